@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	admissionv1 "k8s.io/api/admissionregistration/v1"
 	authenticationv1 "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
@@ -168,29 +169,39 @@ func makeUsers(ctx context.Context, admin kubernetes.Interface) error {
 	return err
 }
 
-// awaitPolicies waits until the API server enforces the policies on pods: it compiles them some time after they were
-// applied, and one may come later than another.
+// awaitPolicies waits until the API server enforces all policies that were applied by now. It compiles all that it knows of together, some
+// time after they were applied: when it enforces one that came after the others, it enforces those too.
 func awaitPolicies(ctx context.Context, admin kubernetes.Interface) error {
-	says := func(key, value string) func(*corev1.Pod) {
-		return func(p *corev1.Pod) { p.Annotations = map[string]string{key: value} }
+	const name = "the-last-policy"
+	policy := &admissionv1.ValidatingAdmissionPolicy{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: admissionv1.ValidatingAdmissionPolicySpec{
+		MatchConstraints: &admissionv1.MatchResources{ResourceRules: []admissionv1.NamedRuleWithOperations{{RuleWithOperations: admissionv1.RuleWithOperations{
+			Operations: []admissionv1.OperationType{admissionv1.Create},
+			Rule:       admissionv1.Rule{APIGroups: []string{""}, APIVersions: []string{"v1"}, Resources: []string{"configmaps"}},
+		}}}},
+		Validations: []admissionv1.Validation{{Expression: "object.metadata.name != '" + name + "'"}},
+	}}
+	binding := &admissionv1.ValidatingAdmissionPolicyBinding{ObjectMeta: policy.ObjectMeta, Spec: admissionv1.ValidatingAdmissionPolicyBindingSpec{
+		PolicyName: name, ValidationActions: []admissionv1.ValidationAction{admissionv1.Deny},
+	}}
+	policies, bindings := admin.AdmissionregistrationV1().ValidatingAdmissionPolicies(), admin.AdmissionregistrationV1().ValidatingAdmissionPolicyBindings()
+	if _, err := policies.Create(ctx, policy, metav1.CreateOptions{}); err != nil {
+		return err
 	}
-	for policy, change := range map[string]func(*corev1.Pod){
-		byPodPolicy: says(v1alpha1.AnnotationAssignment, "{}"), byAnnotations: annotation("cdi.k8s.io/x"), byPods: envs("NVIDIA_VISIBLE_DEVICES"),
-		byHost: privileged, byKeys: says(v1alpha1.Domain+"/foo", ""), bySlowdown: says(v1alpha1.AnnotationMaxSlowdown, "1"),
-		byCheckpoint: says(v1alpha1.AnnotationCheckpointTime, "soon"), byLatency: says(v1alpha1.AnnotationMaxLatency, "soon"),
-		byLeaving: says(v1alpha1.AnnotationLeaving, "soon"), byNotebooks: says(v1alpha1.AnnotationNotebookParksAt, "soon"),
-	} {
-		canary := pod("canary")
-		change(canary)
-		err := wait.PollUntilContextTimeout(ctx, pollInterval, timeout, true, func(ctx context.Context) (bool, error) {
-			_, err := admin.CoreV1().Pods(team).Create(ctx, canary, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
-			return err != nil && strings.Contains(err.Error(), policy), nil
-		})
-		if err != nil {
-			return fmt.Errorf("wait until %s is enforced: %w", policy, err)
-		}
+	if _, err := bindings.Create(ctx, binding, metav1.CreateOptions{}); err != nil {
+		return err
 	}
-	return nil
+	refused := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: name}}
+	err := wait.PollUntilContextTimeout(ctx, pollInterval, timeout, true, func(ctx context.Context) (bool, error) {
+		_, err := admin.CoreV1().ConfigMaps(team).Create(ctx, refused, dryRun)
+		return err != nil && strings.Contains(err.Error(), "ValidatingAdmissionPolicy '"+name+"'"), nil
+	})
+	if err != nil {
+		return fmt.Errorf("wait until the policies are enforced: %w", err)
+	}
+	if err := bindings.Delete(ctx, name, metav1.DeleteOptions{}); err != nil {
+		return err
+	}
+	return policies.Delete(ctx, name, metav1.DeleteOptions{})
 }
 
 // account is somebody who sends requests.

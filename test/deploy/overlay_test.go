@@ -133,15 +133,8 @@ func settle(t *testing.T, c kubernetes.Interface) {
 	if _, err := c.CoreV1().Namespaces().Create(t.Context(), namespace, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	absurd := plainPod()
-	absurd.Spec.Containers[0].Resources.Requests = corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("1M")}
-	forged := pod("forged")
-	forged.Annotations = map[string]string{v1alpha1.AnnotationAssignment: "{}"}
-	for _, canary := range []*corev1.Pod{absurd, forged} {
-		await(t, "the policies are enforced", func(ctx context.Context) (bool, error) {
-			_, err := c.CoreV1().Pods(team).Create(ctx, canary, dryRun)
-			return err != nil && strings.Contains(err.Error(), "ValidatingAdmissionPolicy"), nil
-		})
+	if err := awaitPolicies(t.Context(), c); err != nil {
+		t.Fatal(err)
 	}
 }
 
