@@ -190,7 +190,7 @@ func (n *Tenant) gangArgs(args map[string]any) {
 	changed, err := withArgs(former, "GPUGang", args)
 	n.must(err)
 	restart := func(config []byte) error {
-		n.scheduler.Stop(10 * time.Second)
+		n.scheduler.Stop(patience)
 		if err := os.WriteFile(path, config, 0o600); err != nil {
 			return err
 		}

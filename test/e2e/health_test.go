@@ -134,7 +134,7 @@ func upgradeUnderLoad(n *Tenant) {
 		program string
 	}{
 		{"killed", 0, "tandem-device-plugin"},
-		{"upgraded", 10 * time.Second, "tandem-device-plugin-next"},
+		{"upgraded", patience, "tandem-device-plugin-next"},
 		{"killed and upgraded", 0, "tandem-device-plugin"},
 	} {
 		n.agent.Stop(way.grace)
@@ -175,8 +175,9 @@ func kubeletRestartInit(n *Tenant) {
 	n.create(begun)
 	n.await("the init container of pod begun", func(ctx context.Context) error {
 		pod, err := n.pods.Get(ctx, "begun", metav1.GetOptions{})
-		if err == nil && (len(pod.Status.InitContainerStatuses) == 0 || pod.Status.InitContainerStatuses[0].State.Running == nil) {
-			err = errors.New("it does not run")
+		// On a busy machine it may have ended before the kubelet tells that it runs.
+		if err == nil && (len(pod.Status.InitContainerStatuses) == 0 || pod.Status.InitContainerStatuses[0].State.Running == nil && pod.Status.InitContainerStatuses[0].State.Terminated == nil) {
+			err = errors.New("it has not begun")
 		}
 		return err
 	})
@@ -216,7 +217,7 @@ func eviction(n *Tenant) {
 	beside := n.witness([]*v1.Pod{neighbour})
 	daemons := n.mpsOf(device)
 	n.delete("hangs")
-	n.must(connects(n.t.Context(), device))
+	n.must(connects(n.t.Context(), device, patience))
 	beside.undisturbed()
 
 	// The same without an agent, which is the one that ends clients. One client does not notice what happens to it, so
@@ -227,7 +228,7 @@ func eviction(n *Tenant) {
 	if n.device(hanging) != device {
 		n.t.Fatalf("the pod that hangs is on %s, want %s", n.device(hanging), device)
 	}
-	n.must(connects(n.t.Context(), device))
+	n.must(connects(n.t.Context(), device, patience))
 	if now := n.mpsOf(device); now != daemons {
 		n.t.Errorf("MPS of the device was replaced: %s, then %s", daemons, now)
 	}

@@ -2,7 +2,6 @@ package e2e
 
 import (
 	"context"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -25,7 +24,7 @@ func restartOfKubelet(n *Tenant) {
 func upgradeOfAgent(n *Tenant) {
 	n.restart(outage{
 		stop: func(ctx context.Context) error {
-			n.agent.Stop(10 * time.Second)
+			n.agent.Stop(patience)
 			return n.gpuNodeReady(ctx, false)
 		},
 		start:     func(context.Context) error { return n.startAgent() },

@@ -140,9 +140,12 @@ func (n *Tenant) mpsPIDs() map[string]string {
 	return pids
 }
 
-// connects returns nil when the device takes a new client. A wedged server never answers.
-func connects(ctx context.Context, uuid string) error {
-	ctx, cancel := context.WithTimeout(ctx, 3*time.Second)
+// soon is how long a client waits for a server that may be wedged, and patience for one that should not be.
+const soon = 3 * time.Second
+
+// connects returns nil when the device takes a new client within a time. A wedged server never answers.
+func connects(ctx context.Context, uuid string, within time.Duration) error {
+	ctx, cancel := context.WithTimeout(ctx, within)
 	defer cancel()
 	client, err := fakegpu.Dial(ctx, pipeDir(uuid), fakegpu.ClientLoad{})
 	if err == nil {
@@ -154,7 +157,7 @@ func connects(ctx context.Context, uuid string) error {
 // wedged fails the test unless the device's server has a wedge.
 func (n *Tenant) wedged(uuid string) {
 	n.t.Helper()
-	if err := connects(n.t.Context(), uuid); !errors.Is(err, context.DeadlineExceeded) {
+	if err := connects(n.t.Context(), uuid, soon); !errors.Is(err, context.DeadlineExceeded) {
 		n.t.Fatalf("a new client of device %s: %v, want that it waits for ever", uuid, err)
 	}
 }
@@ -163,7 +166,7 @@ func (n *Tenant) wedged(uuid string) {
 func (n *Tenant) broken(uuid string) {
 	n.t.Helper()
 	n.await("the fault of device "+uuid, func(ctx context.Context) error {
-		if err := connects(ctx, uuid); !errors.Is(err, fakegpu.ErrFault) {
+		if err := connects(ctx, uuid, soon); !errors.Is(err, fakegpu.ErrFault) {
 			return fmt.Errorf("a new client is answered %q, want %w", fmt.Sprint(err), fakegpu.ErrFault)
 		}
 		return nil
@@ -221,5 +224,5 @@ func (n *Tenant) recovered(device string) {
 	}))
 	n.must(poll(ctx, "healthy slots", func(context.Context) error { return n.healthySlots(all) }))
 	n.must(n.awaitSlots(ctx))
-	n.must(connects(ctx, device))
+	n.must(connects(ctx, device, patience))
 }
