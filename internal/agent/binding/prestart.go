@@ -226,6 +226,10 @@ func containerOf(a vgpu.Assignment, name string) *vgpu.ContainerAssignment {
 // differ in what a device has.
 func (b *Binder) devices() ([]vgpu.Device, error) {
 	list, _ := b.Inventory.Snapshot()
+	return ledgerDevices(list)
+}
+
+func ledgerDevices(list []inventory.Device) ([]vgpu.Device, error) {
 	return kube.Devices(&v1alpha1.GPUNode{Status: inventory.Status(list, "")})
 }
 
@@ -238,6 +242,9 @@ func (b *Binder) gate(ctx context.Context, a vgpu.Assignment, starting []allocat
 		c := containerOf(a, h.Container)
 		for _, id := range c.Devices {
 			d := inventory.Find(list, string(id))
+			if d == nil { // since the check
+				return refuse(reasonMismatch, "the node has no device %s any more; create the pod again", id)
+			}
 			if d.Sick != nil {
 				return refuse(reasonSick, "device g%d (%s) takes no work now: %v; the container starts when the device has recovered, or delete the pod to have it placed elsewhere", d.Index, d.ID, d.Sick)
 			}

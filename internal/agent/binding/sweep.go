@@ -347,9 +347,11 @@ func (s *Sweeper) report(ctx context.Context, v *snapshot) {
 	s.reportSlots(v)
 }
 
+// reportSlots reports the devices as they are now: one that is gone since the round began has no figures any more.
 func (s *Sweeper) reportSlots(v *snapshot) {
 	healthy := 0
-	devices, err := s.Binder.devices()
+	list, _ := s.Binder.Inventory.Snapshot()
+	devices, err := ledgerDevices(list)
 	if err != nil {
 		return
 	}
@@ -357,8 +359,8 @@ func (s *Sweeper) reportSlots(v *snapshot) {
 	if err != nil {
 		return
 	}
-	for i := range v.devices {
-		d := &v.devices[i]
+	for i := range list {
+		d := &list[i]
 		held := 0
 		if at := ledger.Index(devices[i].ID); at >= 0 {
 			held = int(ledger.Used(at).Slots)
@@ -370,5 +372,5 @@ func (s *Sweeper) reportSlots(v *snapshot) {
 		healthy++
 		s.Metrics.SetSlots(d.ID, d.Slots-held, held, 0)
 	}
-	s.Metrics.SetDevices(healthy, len(v.devices)-healthy)
+	s.Metrics.SetDevices(healthy, len(list)-healthy)
 }

@@ -3,6 +3,7 @@ package deviceplugin
 import (
 	"errors"
 	"fmt"
+	"os"
 	"strings"
 	"testing"
 	"time"
@@ -91,6 +92,49 @@ func TestMIGInstancesComeAndGo(t *testing.T) {
 		})
 		return err
 	})
+}
+
+// A round of the sweeper outlives the end of a device in its midst, and reports those that are left.
+func TestDeviceGoesDuringARound(t *testing.T) {
+	b := newBench(t)
+	mig := func(id string, ci int) inventory.GPU {
+		g := fixture.GPU(id, ci, 3)
+		g.Parent, g.GI, g.CI = fixture.G1, 1, ci
+		return g
+	}
+	whole := fixture.GPU(fixture.G0, 2, 5)
+	a := b.run()
+	b.driver.list(mig("MIG-a", 0), mig("MIG-b", 1), whole)
+	b.kubelet.awaitSlots(30, 0)
+	pod := fixture.Placed(t, "train", fixture.App(fixture.G0, 3))
+	b.kubelet.admit(pod)
+	if err := b.kubelet.begin(pod, "main"); err != nil {
+		t.Fatal(err)
+	}
+	held := func(id string) string { return fmt.Sprintf("tandem_agent_slots{device=%q,state=\"held\"}", id) }
+	b.awaitMetric(held(fixture.G0), "3")
+	if err := os.WriteFile(b.kubelet.checkpointPath(), []byte("{"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	s, gone := a.sweeper(), false
+	s.Unreadable = func() { // the round calls it after it has looked at the devices
+		b.driver.list(mig("MIG-b", 1), whole)
+		fixture.Eventually(t, "the end of MIG-a", func() error {
+			if devices, _ := a.inventory.Snapshot(); len(devices) != 2 {
+				return fmt.Errorf("%d devices", len(devices))
+			}
+			return nil
+		})
+		gone = true
+	}
+	if full, err := s.Sweep(t.Context(), time.Now()); err != nil || !full || !gone {
+		t.Errorf("round: full %v, device gone %v, %v", full, gone, err)
+	}
+	for id, want := range map[string]string{fixture.G0: "3", "MIG-b": "0"} {
+		if have := b.metric(held(id)); have != want {
+			t.Errorf("%s is %q, want %s", held(id), have, want)
+		}
+	}
 }
 
 // The node of the largest size: what the kubelet waits for stays quick.
