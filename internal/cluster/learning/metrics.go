@@ -42,8 +42,45 @@ const (
 
 // counts are the learner's counters. The learner's lock guards them.
 type counts struct {
-	solo, coRuns, restarts uint64
-	dropped, writes        map[string]uint64
+	solo, coRuns, restarts, broken uint64
+	dropped, writes                map[string]uint64
+	slowdowns                      slowdowns
+}
+
+// slowdowns are the measured ones: their number, their sum, and how many are at most each bucket of the family.
+type slowdowns struct {
+	number  uint64
+	sum     float64
+	buckets map[float64]uint64
+}
+
+func (s *slowdowns) add(v float64) {
+	if s.buckets == nil {
+		s.buckets = map[float64]uint64{}
+	}
+	s.number, s.sum = s.number+1, s.sum+v
+	for _, most := range measured.Buckets {
+		if v <= most {
+			s.buckets[most]++
+		}
+	}
+}
+
+// cumulative returns a copy of the buckets, also of those without a slowdown.
+func (s *slowdowns) cumulative() map[float64]uint64 {
+	all := map[float64]uint64{}
+	for _, most := range measured.Buckets {
+		all[most] = s.buckets[most]
+	}
+	return all
+}
+
+// measure counts a slowdown that was measured. The promise of the pod is in thousandths, 0 for none.
+func (c *counts) measure(slowdown float64, promise int64) {
+	c.slowdowns.add(slowdown)
+	if promise > 0 && slowdown > float64(promise)/1000 {
+		c.broken++
+	}
 }
 
 func (c *counts) drop(reason string) { count(&c.dropped, reason) }
@@ -63,6 +100,12 @@ const prefix = "tandem_learning_"
 const fromZero = "0 or more"
 
 var (
+	broken = metrics.Family{Name: prefix + "broken_promises_total", Type: metrics.Counter, Unit: "intervals", Range: fromZero,
+		Help: "Intervals in which neighbours slowed a pod down more than its max-slowdown allows, by the rate that the pod reports and its known rate alone."}
+	measured = metrics.Family{Name: prefix + "measured_slowdown_ratio", Type: metrics.Histogram, Unit: "ratio", Range: "1 or more",
+		Buckets: []float64{1, 1.05, 1.1, 1.15, 1.2, 1.3, 1.5, 2, 3},
+		Help: "Slowdown of a pod beside its neighbours in one interval: its rate alone by the rate that it reports, and 1 where it is faster than alone. " +
+			"Counted for pods that report a rate and whose rate alone is known."}
 	observations = metrics.Family{Name: prefix + "observations_total", Type: metrics.Counter, Labels: []string{"kind"}, Unit: "observations", Range: fromZero,
 		Help: "Intervals that taught something about a workload by kind: alone, or beside others."}
 	dropped = metrics.Family{Name: prefix + "dropped_total", Type: metrics.Counter, Labels: []string{"reason"}, Unit: "values", Range: fromZero,
@@ -83,7 +126,7 @@ var (
 
 // Families returns the table of the learner's metrics, the source of its collector.
 func Families() []metrics.Family {
-	return []metrics.Family{dropped, observations, restarts, waiting, profiles, writes}
+	return []metrics.Family{broken, dropped, measured, observations, restarts, waiting, profiles, writes}
 }
 
 // Collector returns the learner's metrics.
@@ -122,6 +165,9 @@ func (c *collector) Collect(ch chan<- prometheus.Metric) {
 	tell(observations, l.counts.solo, "alone")
 	tell(observations, l.counts.coRuns, "beside")
 	tell(restarts, l.counts.restarts)
+	tell(broken, l.counts.broken)
+	slow := &l.counts.slowdowns
+	ch <- prometheus.MustNewConstHistogram(c.descs[measured.Name], slow.number, slow.sum, slow.cumulative())
 	tell(waiting, uint64(len(l.queue)))
 	for _, reason := range reasons {
 		tell(dropped, l.counts.dropped[reason], reason)

@@ -18,6 +18,8 @@ type pod struct {
 	// node of the pod, "" before its binding.
 	node   string
 	shares []share
+	// promise is the slowdown by neighbours that the pod tolerates, in thousandths; 0 where it names none.
+	promise int64
 }
 
 // share is what a pod may use of one device.
@@ -38,6 +40,10 @@ func (l *Learner) Pod(p *v1.Pod) {
 	key := workloads.WorkloadOf(p)
 	name := key.ProfileName()
 	shares := sharesOf(p)
+	promise, err := kube.MaxSlowdown(p)
+	if err != nil {
+		promise = 0 // GPUShare refuses the pod and says why
+	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	w := l.named(key.Namespace, name)
@@ -46,14 +52,14 @@ func (l *Learner) Pod(p *v1.Pod) {
 	}
 	before := l.pods[p.UID]
 	if before != nil && before.workload == w {
-		before.node, before.shares = p.Spec.NodeName, shares
+		before.node, before.shares, before.promise = p.Spec.NodeName, shares, promise
 		return
 	}
 	if before != nil {
 		before.workload.pods--
 	}
 	w.pods++
-	l.pods[p.UID] = &pod{w, p.Spec.NodeName, shares}
+	l.pods[p.UID] = &pod{w, p.Spec.NodeName, shares, promise}
 	l.podsChanged = true
 }
 

@@ -31,6 +31,8 @@ type member struct {
 	measured  bool
 	// several says that the pod has other devices too: its rate is not of this one alone.
 	several bool
+	// promise is the slowdown that the pod tolerates, in thousandths; 0 for any.
+	promise int64
 }
 
 // teach learns from the window of a device.
@@ -88,7 +90,7 @@ func (l *Learner) membersOf(d *device, now time.Time) (members []member, dropped
 		r.seen, p.workload.seen = now.Unix(), now.Unix()
 		m := member{
 			workload: p.workload, record: r, part: part, sm: sm, measured: t.measured,
-			rate: d.window.rate[i].value(d.window.counted), several: len(p.shares) > 1,
+			rate: d.window.rate[i].value(d.window.counted), several: len(p.shares) > 1, promise: p.promise,
 		}
 		m.profile = p.workload.profileOn(l, r)
 		m.bandwidth = m.profile.Under(part).Bandwidth
@@ -207,6 +209,9 @@ func (l *Learner) beside(members []member, of int) {
 	if speed < slowestSpeed || speed > fastestSpeed {
 		l.counts.drop(dropFar)
 		return
+	}
+	if !loose {
+		l.counts.measure(max(1, 1/speed), m.promise)
 	}
 	l.observe(members, of, interference.Observation{Speed: speed, Loose: loose})
 }
