@@ -16,6 +16,12 @@ const (
 	SlotsUnhealthy = "unhealthy"
 )
 
+// Results of a write of the GPUNode.
+const (
+	resultSuccess = "success"
+	resultError   = "error"
+)
+
 // Causes of Agent.ClientsEnded.
 const (
 	// CauseTermination: the pod of the clients terminates.
@@ -115,6 +121,9 @@ func (a *Agent) begin() {
 	a.SetPodSource("")
 	a.SharedMemory(0, 0, 0)
 	a.SharedMemorySwept(0)
+	for _, result := range []string{resultSuccess, resultError} {
+		a.published.WithLabelValues(result)
+	}
 	for _, cause := range []string{CauseTermination, CauseDrain} {
 		a.ended.WithLabelValues(cause)
 	}
@@ -161,9 +170,9 @@ func (a *Agent) CheckpointUnreadable(owner string) { a.checkpoints.WithLabelValu
 
 // Published counts a write of the GPUNode status.
 func (a *Agent) Published(err error) {
-	result := "success"
+	result := resultSuccess
 	if err != nil {
-		result = "error"
+		result = resultError
 	}
 	a.published.WithLabelValues(result).Inc()
 }

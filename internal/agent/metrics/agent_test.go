@@ -34,6 +34,7 @@ tandem_agent_devices{health="unhealthy"} 1
 # HELP tandem_agent_gpunode_writes_total Writes of the GPUNode status, by result.
 # TYPE tandem_agent_gpunode_writes_total counter
 tandem_agent_gpunode_writes_total{result="error"} 1
+tandem_agent_gpunode_writes_total{result="success"} 0
 # HELP tandem_agent_prestart_failures_total Container starts that were refused, by reason.
 # TYPE tandem_agent_prestart_failures_total counter
 tandem_agent_prestart_failures_total{reason="NoAssignment"} 1
