@@ -20,7 +20,8 @@ const none = 0xFFFFFFFF
 
 func TestNVMLFollowsTheClients(t *testing.T) {
 	g := newGPU(t)
-	h := handle(t, open(t), 0)
+	api := open(t)
+	h := handle(t, api, 0)
 	g.dial(fakegpu.ClientLoad{PID: 70, Memory: 2 << 30, SM: 30, Bandwidth: 20})
 	c := g.dial(fakegpu.ClientLoad{PID: 71, Memory: 1 << 30, SM: 25, Bandwidth: 5})
 	// A second context of the same process, and a client that does nothing.
@@ -40,6 +41,13 @@ func TestNVMLFollowsTheClients(t *testing.T) {
 	want(t, "GetMPSComputeRunningProcesses", ret, nvml.SUCCESS)
 	if diff := cmp.Diff([]nvml.ProcessInfo{process(70, 3<<30), process(71, 1<<30), process(72, 0)}, clients); diff != "" {
 		t.Error("MPS:", diff)
+	}
+	// The server is known by its name, before it has a client too.
+	if name, ret := api.SystemGetProcessName(c.Server()); ret != nvml.SUCCESS || name != "nvidia-cuda-mps-server" {
+		t.Errorf("name of the server: %q, %v", name, ret)
+	}
+	if _, ret := api.SystemGetProcessName(70); ret != nvml.ERROR_NOT_FOUND {
+		t.Errorf("name of a client: %v", ret)
 	}
 	memory, ret := h.GetMemoryInfo_v2()
 	want(t, "GetMemoryInfo_v2", ret, nvml.SUCCESS)

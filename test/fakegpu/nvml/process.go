@@ -105,6 +105,26 @@ func usedBy(t target) (used uint64) {
 	return used
 }
 
+// nvmlSystemGetProcessName knows the MPS servers, which it names as their program is named, and no other process.
+//
+//export nvmlSystemGetProcessName
+func nvmlSystemGetProcessName(pid C.u32, name *C.char, length C.u32) C.int {
+	return withState(func(s *fakegpu.State) C.int {
+		for i := range s.Devices {
+			uuids := []string{s.Devices[i].UUID}
+			for _, m := range s.Devices[i].MIG.Instances {
+				uuids = append(uuids, m.UUID)
+			}
+			for _, uuid := range uuids {
+				if server := fakegpu.ReadUsage(theDriver.path(), uuid).Server.PID; server != 0 && server == int(pid) {
+					return put(name, length, "nvidia-cuda-mps-server")
+				}
+			}
+		}
+		return errNotFound
+	})
+}
+
 // list writes processes in the caller's array. nvml.h: with too little room it returns the necessary number.
 func list[T any](device unsafe.Pointer, count *C.u32, out *T, pick func(users) []process, one func(process) T) C.int {
 	return withTarget(device, func(t target) C.int {
