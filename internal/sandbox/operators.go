@@ -26,6 +26,20 @@ func OperatorSource(ctx context.Context, path string) (string, error) {
 	return found.Dir, nil
 }
 
+// prometheus is the module of Prometheus and promtool. Both are built without the ways to find what to scrape that take minutes to build.
+const prometheus = "github.com/prometheus/prometheus"
+
+// Prometheus returns the path of Prometheus, which it builds where the cache has none. Its configuration lists what to scrape.
+func Prometheus(ctx context.Context) (string, error) {
+	return Operator(ctx, prometheus, "./cmd/prometheus", "-tags=remove_all_sd")
+}
+
+// Promtool returns the path of the program that checks and tests configurations and rules of Prometheus, which it builds where the cache has
+// none. Configurations may have what to scrape found by Kubernetes.
+func Promtool(ctx context.Context) (string, error) {
+	return Operator(ctx, prometheus, "./cmd/promtool", "-tags=remove_all_sd,enable_kubernetes_sd")
+}
+
 // Operator returns the path of a program of a module that tools/operators names. It builds the program in the module's own
 // directory, with the versions that the module's authors chose, where the cache has none. The arguments are those of go build.
 func Operator(ctx context.Context, path, pkg string, args ...string) (string, error) {
@@ -38,6 +52,9 @@ func Operator(ctx context.Context, path, pkg string, args ...string) (string, er
 		return "", err
 	}
 	name := filepath.Base(path)
+	if pkg != "." {
+		name = filepath.Base(pkg)
+	}
 	out := filepath.Join(cache, "tools", "operators-"+filepath.Base(dir))
 	b := &builder{
 		name: "operators", dir: dir, out: out, packages: map[string]string{name: pkg}, progress: os.Stderr,

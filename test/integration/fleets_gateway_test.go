@@ -54,7 +54,7 @@ func enterNamespace(t *testing.T) {
 	if _, err := sandbox.Tools(t.Context(), "etcd", "kube-apiserver", "traefik"); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := prometheusBinary(t.Context()); err != nil {
+	if _, err := sandbox.Prometheus(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := adapterBinary(t.Context()); err != nil {

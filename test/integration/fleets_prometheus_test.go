@@ -1,7 +1,6 @@
 package integration
 
 import (
-	"context"
 	"fmt"
 	"net"
 	"net/http"
@@ -149,7 +148,7 @@ func (c *fleetCluster) startPrometheus(t *testing.T, exporter *exporterServer) {
 // runPrometheus starts a Prometheus that scrapes each second, given how it finds what it scrapes, and has the fleets query it.
 func (c *fleetCluster) runPrometheus(t *testing.T, discovery string) {
 	t.Helper()
-	binary, err := prometheusBinary(t.Context())
+	binary, err := sandbox.Prometheus(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -184,11 +183,6 @@ func (c *fleetCluster) runPrometheus(t *testing.T, discovery string) {
 		defer response.Body.Close()
 		return response.StatusCode == http.StatusOK, response.Status
 	})
-}
-
-// prometheusBinary returns the path of Prometheus, which it builds where the cache has none.
-func prometheusBinary(ctx context.Context) (string, error) {
-	return sandbox.Operator(ctx, "github.com/prometheus/prometheus", "./cmd/prometheus", "-tags=remove_all_sd")
 }
 
 // measuredByPreset: the rate of a fleet is that of its variants together, its latency is theirs, and a variant that answers errors gets no
