@@ -54,8 +54,8 @@ tested-with: # builds what the tests start
 	@go run ./internal/sandbox/tools etcd kube-apiserver >/dev/null
 
 .PHONY: test-operators
-test-operators: tested-with ## resize objects of JobSet and of Kubeflow's training operator, and measure fleets by Prometheus; the first run builds them
-	TANDEM_OPERATORS=1 go test -count=1 -timeout 30m -run 'TestOperators$$|TestFleetsPrometheus$$' -v ./test/integration
+test-operators: tested-with ## resize objects of JobSet and of Kubeflow's training operator, measure fleets by Prometheus, ask it for all dashboards; the first run builds them
+	TANDEM_OPERATORS=1 go test -count=1 -timeout 30m -run 'TestOperators$$|TestFleetsPrometheus$$|TestMonitoring$$' -v ./test/integration ./test/demo
 
 .PHONY: test-notebooks
 test-notebooks: tested-with ## park and wake a real Jupyter server, three minutes; as root it installs Debian's jupyter-server
@@ -103,12 +103,12 @@ gpu-folder: ## pack the GPU suite into bin/gpu-test, for a Linux machine with a 
 bench: ## speed, beside the stock scheduler, against the allowed ranges
 	hack/bench.sh
 
-generate: ## generate deepcopy, defaults, conversions, the CRDs and docs/reference
+generate: ## generate deepcopy, defaults, conversions, the CRDs, dashboards, alerts and docs/reference
 	hack/generate.sh
 
 verify: generate ## fail if generated code differs from the committed one
-	@git diff --exit-code -- pkg/api deploy/crds docs/reference || { echo "run make generate and commit the result"; exit 1; }
-	@test -z "$$(git status --porcelain -- pkg/api deploy/crds docs/reference)" || { git status --short -- pkg/api deploy/crds docs/reference; exit 1; }
+	@git diff --exit-code -- pkg/api deploy/crds deploy/monitoring docs/reference || { echo "run make generate and commit the result"; exit 1; }
+	@test -z "$$(git status --porcelain -- pkg/api deploy/crds deploy/monitoring docs/reference)" || { git status --short -- pkg/api deploy/crds deploy/monitoring docs/reference; exit 1; }
 
 image: ## build the container images as OCI archives into bin/images
 	hack/image.sh

@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Generates deep copies, defaults, conversions, the CRDs, and docs/reference: the arguments, the objects and the metrics.
+# Generates deep copies, defaults, conversions, the CRDs, dashboards and alerts, and docs/reference: the arguments, the objects and the
+# metrics.
 # `make verify` fails if the result differs from the commit.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -22,6 +23,7 @@ trap 'rm -f "$header"' EXIT
 mkdir -p docs/reference
 page=$(mktemp)
 trap 'rm -f "$header" "$page"' EXIT
+go run ./internal/metrics/monitoring deploy/monitoring
 go run ./internal/metrics/reference >"$page"
 cat "$page" >docs/reference/metrics.md
 
