@@ -86,8 +86,8 @@ type cluster struct {
 	// requests stands for Prometheus, jupyter for the server of a notebook.
 	requests *requests
 	jupyter  *jupyter
-	// activatorAt is the address of the activator.
-	activatorAt string
+	// activatorAt is the address of the activator. The others are where the programs of the control plane serve their metrics.
+	activatorAt, schedulerMetrics, controllerMetrics, activatorMetrics string
 	// pods counts those that have an address.
 	pods atomic.Int64
 }
@@ -235,8 +235,9 @@ func (c *cluster) startScheduler(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	c.schedulerMetrics = fmt.Sprintf("%s:%d", loopback, ports[0])
 	c.running, err = c.plane.Processes().Start("scheduler", exec.Command(c.scheduler,
-		"--config="+path, "--bind-address=127.0.0.1", fmt.Sprintf("--secure-port=%d", ports[0])))
+		"--config="+path, "--authentication-kubeconfig="+kubeconfig, "--authorization-kubeconfig="+kubeconfig, "--bind-address="+loopback, fmt.Sprintf("--secure-port=%d", ports[0])))
 	return err
 }
 

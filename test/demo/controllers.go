@@ -37,7 +37,12 @@ func (c *cluster) startController(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	cmd := exec.Command(c.controller, "--kubeconfig="+kubeconfig, "--leader-elect=false", "--metrics-bind-address=0", "--health-probe-bind-address=0",
+	ports, err := sandbox.FreePorts(1)
+	if err != nil {
+		return err
+	}
+	c.controllerMetrics = fmt.Sprintf("%s:%d", loopback, ports[0])
+	cmd := exec.Command(c.controller, "--kubeconfig="+kubeconfig, "--leader-elect=false", "--metrics-bind-address="+c.controllerMetrics, "--health-probe-bind-address=0",
 		"--elastic-interval=1s", "--elastic-notice=1s", "--elastic-admit-within=24h", "--inference-interval=1s", "--inference-patience=1m", "--notebooks-interval=1s", "--notebooks-notice=10s")
 	cmd.Env = append(os.Environ(), clockBegin+"="+c.began.Format(time.RFC3339Nano), fmt.Sprintf("%s=%d", clockRuns, clockSpeed))
 	c.sizing, err = c.plane.Processes().Start("controller", cmd)
@@ -50,12 +55,12 @@ func (c *cluster) startActivator(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	ports, err := sandbox.FreePorts(1)
+	ports, err := sandbox.FreePorts(2)
 	if err != nil {
 		return err
 	}
-	c.activatorAt = fmt.Sprintf("%s:%d", loopback, ports[0])
-	_, err = c.plane.Processes().Start("activator", exec.Command(c.activator, "--kubeconfig="+kubeconfig, "--bind-address="+c.activatorAt, "--probe-bind-address="+loopback+":0"))
+	c.activatorAt, c.activatorMetrics = fmt.Sprintf("%s:%d", loopback, ports[0]), fmt.Sprintf("%s:%d", loopback, ports[1])
+	_, err = c.plane.Processes().Start("activator", exec.Command(c.activator, "--kubeconfig="+kubeconfig, "--bind-address="+c.activatorAt, "--probe-bind-address="+c.activatorMetrics))
 	return err
 }
 
