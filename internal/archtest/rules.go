@@ -19,8 +19,9 @@ var core = map[string][]string{
 	"traffic":       {"vgpu", "interference"},
 	"notebook":      nil,
 	"reservation":   {"vgpu", "gang"},
+	"snapshot":      {"vgpu"},
 	"sim": {
-		"vgpu", "fragmentation", "interference", "placement", "gang", "reservation", "preemption", "elastic", "traffic",
+		"vgpu", "fragmentation", "interference", "placement", "gang", "reservation", "preemption", "elastic", "traffic", "snapshot",
 	},
 }
 
@@ -29,7 +30,7 @@ var coreStd = []string{"cmp", "errors", "fmt", "iter", "maps", "math", "slices",
 
 // timeValues lists the core packages that may use values of package time, and clock what they may not use of it.
 var (
-	timeValues = []string{"elastic", "notebook", "reservation", "traffic", "sim"}
+	timeValues = []string{"elastic", "notebook", "reservation", "snapshot", "traffic", "sim"}
 	clock      = []string{"Now", "Since", "Until", "After", "AfterFunc", "Sleep", "Tick", "NewTicker", "NewTimer"}
 )
 

@@ -1,0 +1,68 @@
+// Package snapshotjson writes the snapshots of package snapshot as JSON, and reads them.
+//
+// The form has a version: apiVersion changes when a field changes its meaning or goes, minor grows when fields are added. Read
+// takes any minor version of its apiVersion. Of a minor version that it knows it refuses unknown fields. Of a newer one it
+// ignores them, at all depths.
+package snapshotjson
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+
+	kjson "sigs.k8s.io/json"
+
+	"github.com/tandem-gpu/tandem/pkg/api/v1alpha1"
+	"github.com/tandem-gpu/tandem/pkg/snapshot"
+)
+
+// The version that Write writes.
+const (
+	APIVersion = "snapshot." + v1alpha1.Domain + "/v1"
+	Kind       = "Snapshot"
+	Minor      = 0
+)
+
+// Write returns the JSON of a snapshot. Equal snapshots have equal bytes.
+func Write(s *snapshot.Snapshot) ([]byte, error) {
+	out := *s
+	out.APIVersion, out.Kind, out.Minor = APIVersion, Kind, Minor
+	out.Fill()
+	raw, err := json.Marshal(&out)
+	if err != nil {
+		return nil, fmt.Errorf("write snapshot: %w", err)
+	}
+	return raw, nil
+}
+
+// Read returns the snapshot that a JSON has. The error names the field that is broken and what is legal there.
+func Read(raw []byte) (*snapshot.Snapshot, error) {
+	var of struct {
+		APIVersion string `json:"apiVersion"`
+		Kind       string `json:"kind"`
+		Minor      int    `json:"minor"`
+	}
+	if err := kjson.UnmarshalCaseSensitivePreserveInts(raw, &of); err != nil {
+		return nil, fmt.Errorf("read snapshot: %w", err)
+	}
+	switch {
+	case of.APIVersion != APIVersion:
+		return nil, fmt.Errorf("read snapshot: apiVersion: %q, legal is %s", of.APIVersion, APIVersion)
+	case of.Kind != Kind:
+		return nil, fmt.Errorf("read snapshot: kind: %q, legal is %s", of.Kind, Kind)
+	case of.Minor < 0:
+		return nil, fmt.Errorf("read snapshot: minor: %d, legal is 0 or more", of.Minor)
+	}
+	s := &snapshot.Snapshot{}
+	unknown, err := kjson.UnmarshalStrict(raw, s)
+	if err == nil && of.Minor <= Minor {
+		err = errors.Join(unknown...)
+	}
+	if err == nil {
+		err = s.Check()
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read snapshot: %w", err)
+	}
+	return s, nil
+}

@@ -1,0 +1,147 @@
+package snapshot
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/tandem-gpu/tandem/pkg/vgpu"
+)
+
+// Cluster returns the nodes with their ledgers, on which decisions can be tried. Nodes with a Problem are among them: whoever
+// tries a pod leaves them out. The number of a workload is its position in Workloads plus one. The error names the field that is
+// broken.
+func (s *Snapshot) Cluster() (*vgpu.Cluster, error) {
+	numbers := s.Workloads()
+	nodes := make([]*vgpu.Node, 0, len(s.Nodes))
+	for i := range s.Nodes {
+		n, err := s.Nodes[i].ledger(numbers)
+		if err != nil {
+			return nil, fmt.Errorf("nodes[%d]%w", i, err)
+		}
+		nodes = append(nodes, n)
+	}
+	c, err := vgpu.NewCluster(nodes...)
+	if err != nil {
+		return nil, fmt.Errorf("nodes: %w", err)
+	}
+	return c, nil
+}
+
+// Workloads returns the workloads of all pods, "namespace/profile", sorted.
+func (s *Snapshot) Workloads() []string {
+	all := map[string]bool{}
+	add := func(namespace, workload string) {
+		if workload != "" {
+			all[namespace+"/"+workload] = true
+		}
+	}
+	for i := range s.Nodes {
+		for k := range s.Nodes[i].Pods {
+			add(s.Nodes[i].Pods[k].Namespace, s.Nodes[i].Pods[k].Workload)
+		}
+		for k := range s.Nodes[i].Holds {
+			add(s.Nodes[i].Holds[k].Namespace, s.Nodes[i].Holds[k].Workload)
+		}
+	}
+	for i := range s.Pending {
+		add(s.Pending[i].Namespace, s.Pending[i].Workload)
+	}
+	return slices.Sorted(maps.Keys(all))
+}
+
+// numberIn returns the number of a workload, 0 for none.
+func numberIn(sorted []string, namespace, workload string) uint32 {
+	if workload == "" {
+		return 0
+	}
+	at, _ := slices.BinarySearch(sorted, namespace+"/"+workload)
+	return uint32(at) + 1
+}
+
+// ledger makes the node. Its errors begin with the path of a field in the node.
+func (n *Node) ledger(numbers []string) (*vgpu.Node, error) {
+	devices, err := n.devices()
+	if err != nil {
+		return nil, err
+	}
+	out, err := vgpu.NewNode(n.Name, devices)
+	if err != nil {
+		return nil, fmt.Errorf(".devices: %w", err)
+	}
+	for i := range n.Pods {
+		a, err := n.Pods[i].assignment(n.Name, numbers)
+		if err == nil {
+			err = out.Add(a)
+		}
+		if err != nil {
+			return nil, fmt.Errorf(".pods[%d]: %w", i, err)
+		}
+	}
+	for i := range n.Holds {
+		h := &n.Holds[i]
+		a, err := h.assignment(n.Name, numbers)
+		hold := vgpu.Hold{Assignment: a, Priority: h.Priority}
+		if !h.Until.IsZero() {
+			hold.Until = h.Until.Unix()
+		}
+		if err == nil {
+			err = out.Hold(hold)
+		}
+		if err != nil {
+			return nil, fmt.Errorf(".holds[%d]: %w", i, err)
+		}
+	}
+	out.SetRoom(vgpu.Room{MilliCPU: n.FreeMilliCPU, Memory: n.FreeMemoryBytes})
+	return out, nil
+}
+
+// devices returns the devices with their links.
+func (n *Node) devices() ([]vgpu.Device, error) {
+	devices := make([]vgpu.Device, 0, len(n.Devices))
+	for _, d := range n.Devices {
+		devices = append(devices, vgpu.Device{
+			ID: d.ID, Index: d.Index, Model: d.Model, Slots: d.Slots, Memory: d.MemoryBytes, Contexts: d.Contexts, Healthy: d.Healthy,
+		})
+	}
+	for i, l := range n.Links {
+		class := slices.Index(classes, l.Class)
+		a, b := l.Between[0], l.Between[1]
+		switch {
+		case class < 0:
+			return nil, fmt.Errorf(".links[%d].class: %q, legal are %v", i, l.Class, classes)
+		case a < 0 || b <= a || b >= len(devices):
+			return nil, fmt.Errorf(".links[%d].between: %v, legal are two positions of the %d devices, the lower first", i, l.Between, len(devices))
+		case l.Lanes < 0:
+			return nil, fmt.Errorf(".links[%d].lanes: %d, legal is 0 or more", i, l.Lanes)
+		}
+		devices[a].Links = append(devices[a].Links, vgpu.Link{Peer: devices[b].ID, Class: vgpu.LinkClass(class), Lanes: l.Lanes})
+	}
+	return devices, nil
+}
+
+// assignment returns the assignment of a pod.
+func (p *Pod) assignment(node string, numbers []string) (vgpu.Assignment, error) {
+	a := vgpu.Assignment{UID: p.UID, Pod: p.Path(), Node: node}
+	a.Workload, a.MaxSlowdown = numberIn(numbers, p.Namespace, p.Workload), p.MaxSlowdownMilli
+	for i, c := range p.Containers {
+		kind, err := kindOf(c.Kind)
+		if err != nil {
+			return a, fmt.Errorf("containers[%d].kind: %w", i, err)
+		}
+		a.Containers = append(a.Containers, vgpu.ContainerAssignment{
+			Name: c.Name, Kind: kind, Devices: c.Devices, Asked: c.AskedSlots, Share: vgpu.Share{
+				Devices: len(c.Devices), Slots: c.Slots, Memory: c.MemoryBytes, ComputeLimit: c.ComputeLimit, MemoryLimit: c.MemoryLimitBytes,
+			},
+		})
+	}
+	return a, nil
+}
+
+func kindOf(word string) (vgpu.ContainerKind, error) {
+	at := slices.Index(kinds, word)
+	if at < 0 {
+		return 0, fmt.Errorf("%q, legal are %v", word, kinds)
+	}
+	return vgpu.ContainerKind(at), nil
+}
