@@ -184,7 +184,7 @@ func TestBindGoesThroughTheAPICacher(t *testing.T) {
 	api := newLyingAPI(t, p, answer{false, internal}, answer{true, nil})
 	through := &cacher{client: api}
 	d := newDesk(t, gpuNode("n1", 1))
-	d.plugin.requests, d.plugin.handle.(*snapshot).cacher = throttle.Unlimited(api), through
+	d.plugin.requests, d.plugin.handle.(*deskHandle).cacher = throttle.Unlimited(api), through
 	d.plugin.bindTimeout = bubble.Patience
 	cs := d.preFilter(p)
 	d.reserve(cs, p, "n1")

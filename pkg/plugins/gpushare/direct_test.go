@@ -35,8 +35,8 @@ type desk struct {
 	later   time.Duration // the plugin's clock is ahead by so much
 }
 
-// snapshot is the part of a framework handle that the plugin's scheduling cycle uses.
-type snapshot struct {
+// deskHandle is the part of a framework handle that the plugin's scheduling cycle uses.
+type deskHandle struct {
 	fwk.Handle
 	fwk.SharedLister
 	fwk.NodeInfoLister
@@ -44,12 +44,12 @@ type snapshot struct {
 	cacher fwk.APICacher
 }
 
-func (s *snapshot) APICacher() fwk.APICacher { return s.cacher }
+func (s *deskHandle) APICacher() fwk.APICacher { return s.cacher }
 
-func (s *snapshot) SnapshotSharedLister() fwk.SharedLister { return s }
-func (s *snapshot) NodeInfos() fwk.NodeInfoLister          { return s }
-func (s *snapshot) List() ([]fwk.NodeInfo, error)          { return s.desk.nodes, nil }
-func (s *snapshot) Get(name string) (fwk.NodeInfo, error) {
+func (s *deskHandle) SnapshotSharedLister() fwk.SharedLister { return s }
+func (s *deskHandle) NodeInfos() fwk.NodeInfoLister          { return s }
+func (s *deskHandle) List() ([]fwk.NodeInfo, error)          { return s.desk.nodes, nil }
+func (s *deskHandle) Get(name string) (fwk.NodeInfo, error) {
 	if n := s.desk.byName[name]; n != nil {
 		return n, nil
 	}
@@ -71,7 +71,7 @@ func newDesk(t testing.TB, gpuNodes ...*v1alpha1.GPUNode) *desk {
 	}
 	pods := corelisters.NewPodLister(indexer)
 	d.plugin = &Plugin{
-		handle: &snapshot{desk: d}, policy: policy, metrics: m, learn: func() {},
+		handle: &deskHandle{desk: d}, policy: policy, metrics: m, learn: func() {},
 		state:    newState(pods, m, learning.New(learning.Options{Model: model, MaxProfiles: 100})),
 		crowding: crowding{model: model, weights: placement.EvenWeights}, scarcity: scarcity{percent: 10},
 		pending: newPending(nil, pods), answered: [2]firstAnswer{newAnswer(), newAnswer()},

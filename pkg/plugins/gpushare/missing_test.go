@@ -30,7 +30,7 @@ func (r *recorder) WithLogger(klog.Logger) events.EventRecorderLogger { return r
 
 // recording is a handle that has a recorder.
 type recording struct {
-	*snapshot
+	*deskHandle
 	recorder *recorder
 }
 
@@ -41,7 +41,7 @@ func profileDesk(t *testing.T) (d *desk, told func(after time.Duration) []string
 	t.Helper()
 	d = newDesk(t)
 	events, now := &recorder{}, time.Now()
-	d.plugin.handle = &recording{d.plugin.handle.(*snapshot), events}
+	d.plugin.handle = &recording{d.plugin.handle.(*deskHandle), events}
 	d.plugin.now = func() time.Time { return now.Add(d.later) }
 	d.plugin.leads.Store(true)
 	d.plugin.profilesKnown.Store(true)

@@ -42,6 +42,17 @@ type pending struct {
 type waiting struct {
 	pod           *v1.Pod
 	room, promise bool
+	// last is the last attempt, nil before the first.
+	last *attempt
+}
+
+// attempt is how an attempt to place a pod ended. An attempt is immutable.
+type attempt struct {
+	at time.Time
+	// nodes counts those that were refused, by reason: see snapshot.Refused.
+	nodes map[string]int
+	// nearest is the nearest miss on devices, nil for none.
+	nearest *vgpu.Refusal
 }
 
 func newPending(activator fwk.PodActivator, lister corelisters.PodLister) *pending {
@@ -67,8 +78,8 @@ func (w *pending) remove(pod *v1.Pod) {
 	delete(w.pods, pod.UID)
 }
 
-// note keeps the refusals of an attempt; none for another reason than room. It does not keep a pod that is gone by now.
-func (w *pending) note(pod *v1.Pod, refusals []vgpu.Refusal) {
+// note keeps an attempt and its refusals; none for another reason than room. It does not keep a pod that is gone by now.
+func (w *pending) note(pod *v1.Pod, refusals []vgpu.Refusal, last *attempt) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	known := w.pods[pod.UID]
@@ -80,6 +91,7 @@ func (w *pending) note(pod *v1.Pod, refusals []vgpu.Refusal) {
 		known = &waiting{pod: pod}
 		w.pods[pod.UID] = known
 	}
+	known.last = last
 	if known.room {
 		w.short--
 	}
@@ -88,6 +100,17 @@ func (w *pending) note(pod *v1.Pod, refusals []vgpu.Refusal) {
 	if known.room {
 		w.short++
 	}
+}
+
+// list returns the pods that wait, in no order.
+func (w *pending) list() []waiting {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	pods := make([]waiting, 0, len(w.pods))
+	for _, known := range w.pods {
+		pods = append(pods, *known)
+	}
+	return pods
 }
 
 // waits reports whether any pod waits for room.

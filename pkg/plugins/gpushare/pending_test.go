@@ -25,7 +25,7 @@ func TestActivatedPods(t *testing.T) {
 	} {
 		pods[name] = tenant(name, "of-"+name, 1)
 		w.add(pods[name])
-		w.note(pods[name], refusals)
+		w.note(pods[name], refusals, nil)
 	}
 	asked := func(ask func()) []string {
 		ask()
@@ -42,7 +42,7 @@ func TestActivatedPods(t *testing.T) {
 		{"a promise", w.activatePromised, []string{"default/promised"}},
 		{"a profile", func() { w.activateFor("default/of-sick") }, []string{"default/promised", "default/sick"}},
 		{"a profile of another namespace", func() { w.activateFor("other/of-sick") }, []string{"default/promised"}},
-		{"the next attempt was refused otherwise", func() { w.note(pods["promised"], nil); w.activatePromised() }, nil},
+		{"the next attempt was refused otherwise", func() { w.note(pods["promised"], nil, nil); w.activatePromised() }, nil},
 	} {
 		if diff := cmp.Diff(c.want, asked(c.ask)); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", c.what, diff)
@@ -62,25 +62,25 @@ func TestPodsThatWaitForRoom(t *testing.T) {
 			t.Errorf("%s: a pod waits %v, want %v", what, got, want)
 		}
 	}
-	w.note(p, room)
+	w.note(p, room, nil)
 	check("the informer has not shown it", false)
 	if err := d.indexer.Add(p); err != nil {
 		t.Fatal(err)
 	}
-	w.note(p, room)
-	w.note(p, room)
+	w.note(p, room, nil)
+	w.note(p, room, nil)
 	check("refused twice", true)
 	w.add(p)
 	check("seen again", true)
-	w.note(p, nil)
+	w.note(p, nil, nil)
 	check("refused for another reason", false)
-	w.note(p, []vgpu.Refusal{{Reason: vgpu.NoShareFits, Helps: vgpu.RecoveryHelps}})
+	w.note(p, []vgpu.Refusal{{Reason: vgpu.NoShareFits, Helps: vgpu.RecoveryHelps}}, nil)
 	check("only sick devices could take it", false)
-	w.note(p, room)
+	w.note(p, room, nil)
 	d.tell(event{p, bound})
 	check("placed", false)
 	w.add(p)
-	w.note(p, room)
+	w.note(p, room, nil)
 	d.tell(event{p, nil})
 	check("gone", false)
 }
@@ -90,7 +90,7 @@ func TestRunningPodToleratesMore(t *testing.T) {
 	d := newDesk(t)
 	waits := tenant("waits", "", 1)
 	d.plugin.pending.add(waits)
-	d.plugin.pending.note(waits, []vgpu.Refusal{{Reason: vgpu.PromiseBroken, Helps: vgpu.EvictionHelps}})
+	d.plugin.pending.note(waits, []vgpu.Refusal{{Reason: vgpu.PromiseBroken, Helps: vgpu.EvictionHelps}}, nil)
 	before := tolerating("1.1", tenant("runs", "", 1))
 	before.Spec.NodeName = "n1"
 	d.tell(event{before, before})

@@ -60,6 +60,9 @@ type Plugin struct {
 	misses, absurd podSet
 	// missing are the pods whose WorkloadProfile may not exist.
 	missing missing
+	// placed are the pods with vGPUs and a node, by the informer, and gpuNodes has what it keeps of the GPUNodes.
+	placed   placedPods
+	gpuNodes cache.Store
 	metrics *metricSet
 }
 

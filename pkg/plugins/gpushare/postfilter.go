@@ -29,25 +29,15 @@ func (p *Plugin) PostFilter(ctx context.Context, cs fwk.CycleState, pod *v1.Pod,
 	nothing := verdict.New(fwk.Unschedulable)
 	r := requestOf(cs)
 	if r == nil {
-		p.pending.note(pod, nil)
+		p.pending.note(pod, nil, &attempt{at: p.now()})
 		return nil, nothing
 	}
 	nodes, err := p.handle.SnapshotSharedLister().NodeInfos().List()
 	if err != nil {
 		return nil, nothing
 	}
-	var refusals []vgpu.Refusal
-	for _, node := range nodes {
-		if statuses.Get(node.Node().Name).Plugin() != Name {
-			continue
-		}
-		if o := p.state.occupancyOf(node); o.problem == "" {
-			if refusal := p.state.ruling().Fit(o.ledger, r); refusal != nil {
-				refusals = append(refusals, *refusal)
-			}
-		}
-	}
-	p.pending.note(pod, refusals)
+	refusals, last := p.refusalsOf(r, nodes, statuses)
+	p.pending.note(pod, refusals, last)
 	if p.news.any() {
 		p.pending.activateFor(profilePath(pod)) // the attempt went by a rule that is out of date
 	}
@@ -65,6 +55,31 @@ func (p *Plugin) PostFilter(ctx context.Context, cs fwk.CycleState, pod *v1.Pod,
 	}
 	p.metrics.refused(string(nearest.Reason))
 	return nil, verdict.New(fwk.Unschedulable, "nearest GPU: "+nearest.String())
+}
+
+// refusalsOf returns why nodes that this plugin refused do not take a pod, and what an attempt keeps of that and of the others.
+func (p *Plugin) refusalsOf(r *vgpu.Request, nodes []fwk.NodeInfo, statuses fwk.NodeToStatusReader) ([]vgpu.Refusal, *attempt) {
+	var refusals []vgpu.Refusal
+	last := &attempt{at: p.now(), nodes: map[string]int{}}
+	for _, node := range nodes {
+		if by := statuses.Get(node.Node().Name).Plugin(); by != Name {
+			last.nodes[by]++
+			continue
+		}
+		o := p.state.occupancyOf(node)
+		if o.problem != "" {
+			last.nodes[o.problem]++
+			continue
+		}
+		if refusal := p.state.ruling().Fit(o.ledger, r); refusal != nil {
+			refusals = append(refusals, *refusal)
+			last.nodes[string(refusal.Reason)]++
+		}
+	}
+	if nearest, ok := placement.Nearest(refusals); ok {
+		last.nearest = &nearest
+	}
+	return refusals, last
 }
 
 // closed says which nodes do not take a pod although their devices could, now or when others leave, and why. The words

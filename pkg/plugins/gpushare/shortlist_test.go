@@ -253,7 +253,7 @@ func TestShortlistLeavesOutHopelessNodes(t *testing.T) {
 
 func TestRefusedShortlistIsTriedAgainWithoutOne(t *testing.T) {
 	d := manyNodes(t, 300)
-	activator := &activations{snapshot: snapshot{desk: d}}
+	activator := &activations{deskHandle: deskHandle{desk: d}}
 	d.plugin.handle = activator
 	p, cs := pod("new", 1), framework.NewCycleState()
 	shortlistOf(d, cs, p)
@@ -270,7 +270,7 @@ func TestRefusedShortlistIsTriedAgainWithoutOne(t *testing.T) {
 
 // activations is a handle that notes which pods are activated.
 type activations struct {
-	snapshot
+	deskHandle
 	names []string
 }
 

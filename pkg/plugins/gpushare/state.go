@@ -34,6 +34,8 @@ type state struct {
 
 	mu    sync.RWMutex
 	nodes map[string]*node
+	// listed has the same nodes in the order of their making, for those who read them without mu. It grows and never shrinks.
+	listed atomic.Pointer[[]*node]
 	// reservations by pod: devices between Reserve and the moment when the informer shows them.
 	reservations map[vgpu.UID]vgpu.Assignment
 	// holds of other plugins by pod.
@@ -93,8 +95,18 @@ func (s *state) node(name string) *node {
 			reserved: map[vgpu.UID]bool{}, held: map[vgpu.UID]bool{}, unresolved: map[vgpu.UID]unresolved{},
 		}
 		s.nodes[name] = n
+		listed := append(s.allNodes(), n) // beyond the length that readers know
+		s.listed.Store(&listed)
 	}
 	return n
+}
+
+// allNodes returns the nodes in the order of their making, without a lock. Callers do not modify the slice.
+func (s *state) allNodes() []*node {
+	if all := s.listed.Load(); all != nil {
+		return *all
+	}
+	return nil
 }
 
 // Problems of nodes.

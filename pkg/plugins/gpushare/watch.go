@@ -78,6 +78,7 @@ func (p *Plugin) seen(pod *v1.Pod) {
 		return
 	}
 	p.pending.remove(pod)
+	p.placed.add(pod)
 	if taken(pod) {
 		p.triedOn(pod.Spec.NodeName, pod, true)
 	}
@@ -92,6 +93,7 @@ func (p *Plugin) gone(pod *v1.Pod) {
 	p.missing.remove(kube.UIDOf(pod))
 	if kube.WantsVGPU(pod) {
 		p.state.learner.PodGone(pod.UID)
+		p.placed.remove(pod)
 		p.pending.remove(pod)
 		if p.state.gone(kube.UIDOf(pod)) {
 			p.pending.activate() // its node takes the next one
@@ -122,6 +124,7 @@ func (p *Plugin) watchGPUNodes(ctx context.Context, client dynamic.Interface) er
 	if err != nil {
 		return err
 	}
+	p.gpuNodes = informer.GetStore()
 	go informer.RunWithContext(ctx)
 	go func() {
 		if awaitSynced(ctx, registration) {
@@ -237,7 +240,7 @@ func useOf(g *v1alpha1.GPUNode) *v1alpha1.GPUNode {
 	for i := range g.Status.Devices {
 		d := &g.Status.Devices[i]
 		use.Status.Devices = append(use.Status.Devices, v1alpha1.GPUDevice{
-			ID: d.ID, Model: d.Model, Memory: d.Memory, Health: d.Health, Enforcement: d.Enforcement, ContextsUsed: d.ContextsUsed,
+			ID: d.ID, Model: d.Model, Memory: d.Memory, Health: d.Health, Reason: d.Reason, Enforcement: d.Enforcement, ContextsUsed: d.ContextsUsed,
 			Usage: d.Usage, Tenants: d.Tenants,
 		})
 	}

@@ -1,0 +1,256 @@
+package gpushare
+
+import (
+	"cmp"
+	"maps"
+	"math"
+	"slices"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+
+	"github.com/tandem-gpu/tandem/internal/cluster/kube"
+	"github.com/tandem-gpu/tandem/internal/cluster/workloads"
+	"github.com/tandem-gpu/tandem/pkg/api/v1alpha1"
+	"github.com/tandem-gpu/tandem/pkg/interference"
+	"github.com/tandem-gpu/tandem/pkg/snapshot"
+	"github.com/tandem-gpu/tandem/pkg/vgpu"
+)
+
+// GangOf returns the gang of a pod, nil for none.
+type GangOf func(*v1.Pod) *snapshot.GangName
+
+// SnapshotNodes returns what is known of the nodes with GPUs, by name. Any goroutine may call it at any time. It holds the locks
+// of the scheduling for the time of one node only, so each node is consistent in itself, and two may be of different moments.
+func (p *Plugin) SnapshotNodes(gangOf GangOf) []snapshot.Node {
+	all := p.state.allNodes()
+	nodes := make([]snapshot.Node, 0, len(all))
+	for _, n := range all {
+		v := p.state.sight(n)
+		if v.empty == nil && v.problem == noGPUs {
+			continue
+		}
+		nodes = append(nodes, p.snapshotNode(&v, gangOf))
+	}
+	slices.SortFunc(nodes, func(a, b snapshot.Node) int { return cmp.Compare(a.Name, b.Name) })
+	return nodes
+}
+
+func (p *Plugin) snapshotNode(v *sight, gangOf GangOf) snapshot.Node {
+	pods := p.placed.on(v.name)
+	out := snapshot.Node{Name: v.name, Devices: []snapshot.Device{}, Pods: []snapshot.Pod{}, Holds: []snapshot.Hold{}}
+	ledger := v.ledger(pods, p.waits)
+	if ledger != nil {
+		out = snapshot.NodeOf(ledger)
+	}
+	out.Problem = v.problem
+	if v.last != nil {
+		out.StraySlots = v.last.stray
+	}
+	use := p.useOn(v.name)
+	for i := range out.Devices {
+		use.describe(&out.Devices[i])
+	}
+	known := p.knownOn(ledger, use)
+	for i := range out.Pods {
+		pod := &out.Pods[i]
+		pod.On = known[pod.UID]
+		shown := pods[pod.UID]
+		if pod.Reserved = shown == nil; pod.Reserved {
+			shown = p.listed(pod.Path(), pod.UID)
+		}
+		describe(pod, shown, gangOf)
+	}
+	for i := range out.Holds {
+		hold := &out.Holds[i]
+		priority := hold.Priority
+		describe(&hold.Pod, p.listed(hold.Path(), hold.UID), gangOf)
+		hold.Priority = priority
+	}
+	return out
+}
+
+// describe adds what the API says of a pod, which is nil where it is gone.
+func describe(out *snapshot.Pod, pod *v1.Pod, gangOf GangOf) {
+	if pod == nil {
+		return
+	}
+	out.Gang, out.Workload = gangOf(pod), workloadOf(pod)
+	if pod.Spec.Priority != nil {
+		out.Priority = *pod.Spec.Priority
+	}
+	for i := range pod.Status.Conditions {
+		if c := &pod.Status.Conditions[i]; c.Type == v1.PodScheduled && c.Status == v1.ConditionTrue {
+			out.Since = c.LastTransitionTime.UTC()
+		}
+	}
+}
+
+func workloadOf(pod *v1.Pod) string {
+	key := workloads.WorkloadOf(pod)
+	return key.ProfileName()
+}
+
+// listed returns a pod as the informer has it, nil where it is gone.
+func (p *Plugin) listed(path string, uid vgpu.UID) *v1.Pod {
+	name := snapshot.NameOf(path, uid)
+	pod, err := p.state.pods.Pods(name.Namespace).Get(name.Name)
+	if err != nil || kube.UIDOf(pod) != uid {
+		return nil
+	}
+	return pod
+}
+
+// waits reports whether the pod of an assignment exists and has no node by the informer: the scheduler binds it now.
+func (p *Plugin) waits(a *vgpu.Assignment) bool {
+	pod := p.listed(a.Pod, a.UID)
+	return pod != nil && pod.Spec.NodeName == ""
+}
+
+// measured is what the agent of a node last published of its devices, by ID.
+type measured map[string]*v1alpha1.GPUDevice
+
+func (p *Plugin) useOn(node string) measured {
+	object, ok, err := p.gpuNodes.GetByKey(node)
+	r, isNode := object.(*condensed)
+	if err != nil || !ok || !isNode || r.use == nil {
+		return nil
+	}
+	m := make(measured, len(r.use.Status.Devices))
+	for i := range r.use.Status.Devices {
+		d := &r.use.Status.Devices[i]
+		m[d.ID] = d
+	}
+	return m
+}
+
+// describe adds what was measured of a device.
+func (m measured) describe(out *snapshot.Device) {
+	d := m[string(out.ID)]
+	if d == nil {
+		return
+	}
+	out.Reason = d.Reason
+	if u := d.Usage; u != nil {
+		out.Use = &snapshot.DeviceUse{
+			SMPercent: int(u.SMUtilizationPercent), BandwidthPercent: int(u.MemoryBandwidthPercent),
+			MemoryBytes: bytesOf(u.MemoryUsed), Contexts: int(d.ContextsUsed),
+		}
+	}
+}
+
+// knownOn returns what is predicted and measured of each pod of a node on its devices.
+func (p *Plugin) knownOn(ledger *vgpu.Node, use measured) map[vgpu.UID][]snapshot.On {
+	if ledger == nil {
+		return nil
+	}
+	rule, known := p.state.ruling(), map[vgpu.UID][]snapshot.On{}
+	for i := range ledger.Devices() {
+		d := &ledger.Devices()[i]
+		here := ledger.Residents(i, nil)
+		slowdowns := rule.slowdowns(d.Model, here)
+		for k := range here {
+			on := snapshot.On{Device: d.ID}
+			if slowdowns != nil {
+				on.SlowdownMilli = slowdowns[k]
+			}
+			if gpu := use[string(d.ID)]; gpu != nil {
+				addTenant(&on, gpu.Tenants, string(here[k].UID))
+			}
+			if on != (snapshot.On{Device: d.ID}) {
+				known[here[k].UID] = append(known[here[k].UID], on)
+			}
+		}
+	}
+	return known
+}
+
+// slowdowns returns the predicted slowdowns of the pods on a device of a model, in thousandths; nil where the rule predicts
+// nothing.
+func (r *rule) slowdowns(model string, here []vgpu.Resident) []int64 {
+	if r.among == nil || len(here) == 0 {
+		return nil
+	}
+	tenants := make([]interference.Tenant, len(here))
+	for k := range here {
+		tenants[k] = r.among.Tenant(interference.Workload(here[k].Workload), model, here[k].Compute)
+	}
+	predicted, milli := r.among.Model.Predict(tenants, nil), make([]int64, len(here))
+	for k := range predicted {
+		milli[k] = int64(math.Round(1000 * predicted[k].Slowdown()))
+	}
+	return milli
+}
+
+// addTenant adds what was measured of a pod on a device.
+func addTenant(on *snapshot.On, tenants []v1alpha1.GPUTenant, uid string) {
+	at := slices.IndexFunc(tenants, func(t v1alpha1.GPUTenant) bool { return t.UID == uid })
+	if at < 0 {
+		return
+	}
+	t := &tenants[at]
+	if t.SMUtilizationPercent != nil {
+		percent := int(*t.SMUtilizationPercent)
+		on.SMPercent = &percent
+	}
+	if t.MemoryUsed != nil {
+		used := bytesOf(*t.MemoryUsed)
+		on.MemoryUsedBytes = &used
+	}
+	if t.Rate != nil {
+		rate := t.Rate.ScaledValue(resource.Micro)
+		on.RateMicro = &rate
+	}
+}
+
+func bytesOf(q resource.Quantity) vgpu.Bytes { return vgpu.Bytes(q.Value()) }
+
+// SnapshotPending returns the pods with vGPUs that wait, by UID, with their last refusals: those that have waited longest, up to a
+// number. It also returns how many it left out.
+func (p *Plugin) SnapshotPending(most int, gangOf GangOf) (pending []snapshot.Pending, leftOut int) {
+	all := p.pending.list()
+	slices.SortFunc(all, func(a, b waiting) int {
+		return cmp.Or(a.pod.CreationTimestamp.Compare(b.pod.CreationTimestamp.Time), cmp.Compare(a.pod.UID, b.pod.UID))
+	})
+	shown := all[:min(most, len(all))]
+	for i := range shown {
+		pending = append(pending, p.snapshotPending(&shown[i], gangOf))
+	}
+	slices.SortFunc(pending, func(a, b snapshot.Pending) int { return cmp.Compare(a.UID, b.UID) })
+	return pending, len(all) - len(shown)
+}
+
+func (p *Plugin) snapshotPending(w *waiting, gangOf GangOf) snapshot.Pending {
+	out := snapshot.Pending{
+		Name: snapshot.Name{Namespace: w.pod.Namespace, Name: w.pod.Name, UID: kube.UIDOf(w.pod)},
+		Gang: gangOf(w.pod), Workload: workloadOf(w.pod), Since: w.pod.CreationTimestamp.UTC(),
+	}
+	if r, err := readRequest(w.pod); err == nil {
+		out.Request = snapshot.RequestOf(&r, 0)
+		out.Request.EndsAfterSeconds = 0
+		if bound := w.pod.Spec.ActiveDeadlineSeconds; bound != nil {
+			out.Request.EndsAfterSeconds = *bound
+		}
+	}
+	message := ""
+	for i := range w.pod.Status.Conditions {
+		if c := &w.pod.Status.Conditions[i]; c.Type == v1.PodScheduled && c.Status == v1.ConditionFalse {
+			message = c.Message
+		}
+	}
+	if message == "" && w.last == nil {
+		return out
+	}
+	out.Refused = &snapshot.Refused{Message: message}
+	if w.last != nil {
+		out.Refused.At = w.last.at.UTC().Truncate(time.Second)
+		for _, reason := range slices.Sorted(maps.Keys(w.last.nodes)) {
+			out.Refused.Nodes = append(out.Refused.Nodes, snapshot.RefusedNodes{Reason: reason, Nodes: w.last.nodes[reason]})
+		}
+		if w.last.nearest != nil {
+			out.Refused.Nearest = snapshot.RefusalOf(w.last.nearest)
+		}
+	}
+	return out
+}

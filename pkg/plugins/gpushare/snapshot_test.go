@@ -1,0 +1,121 @@
+package gpushare
+
+import (
+	"testing"
+	"testing/synctest"
+
+	"github.com/google/go-cmp/cmp"
+	v1 "k8s.io/api/core/v1"
+
+	"github.com/tandem-gpu/tandem/pkg/snapshot"
+	"github.com/tandem-gpu/tandem/pkg/vgpu"
+)
+
+func noGang(*v1.Pod) *snapshot.GangName { return nil }
+
+// shownOn returns the slots that each pod of a node has in the snapshot, by name; those that are reserved only have a star.
+func (c *cluster) shownOn(node string) map[string]vgpu.Slots {
+	c.t.Helper()
+	for _, n := range c.plugin.SnapshotNodes(noGang) {
+		if n.Name != node {
+			continue
+		}
+		s := &snapshot.Snapshot{Source: snapshot.FromScheduler, Nodes: []snapshot.Node{n}}
+		if err := s.Check(); err != nil {
+			c.t.Fatal(err)
+		}
+		shown := map[string]vgpu.Slots{}
+		for _, p := range n.Pods {
+			name := p.Name.Name
+			if p.Reserved {
+				name += "*"
+			}
+			for _, container := range p.Containers {
+				shown[name] += container.Slots
+			}
+		}
+		return shown
+	}
+	return nil
+}
+
+// The snapshot shows a pod as soon as it has its devices, and no pod that is gone, although no further pod is tried.
+func TestSnapshotFollowsThePods(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t, gpuNode("n1", 2))
+		c.createPod(pod("a", 5))
+		c.createPod(pod("b", 6))
+		c.awaitBound("a")
+		c.awaitBound("b")
+		synctest.Wait()
+		if diff := cmp.Diff(map[string]vgpu.Slots{"a": 5, "b": 6}, c.shownOn("n1")); diff != "" {
+			t.Errorf("shown (-want +got):\n%s", diff)
+		}
+		c.deletePod("a")
+		synctest.Wait()
+		if diff := cmp.Diff(map[string]vgpu.Slots{"b": 6}, c.shownOn("n1")); diff != "" {
+			t.Errorf("shown after a is gone (-want +got):\n%s", diff)
+		}
+		c.stop()
+		c.start() // and no pod to place
+		synctest.Wait()
+		if diff := cmp.Diff(map[string]vgpu.Slots{"b": 6}, c.shownOn("n1")); diff != "" {
+			t.Errorf("shown after a restart (-want +got):\n%s", diff)
+		}
+	})
+}
+
+// A pod that waits has its request, how many nodes refused it for which reason, and the nearest miss with its numbers.
+func TestSnapshotOfRefusals(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t, gpuNode("n1", 1), gpuNode("n2", 1))
+		for _, name := range []string{"a", "b"} {
+			c.createPod(pod(name, 6))
+			c.awaitBound(name)
+		}
+		c.createPod(pod("c", 8))
+		c.awaitPending("c", "nearest GPU")
+		synctest.Wait()
+		pending, leftOut := c.plugin.SnapshotPending(10, noGang)
+		if len(pending) != 1 || leftOut != 0 {
+			t.Fatalf("%d pods wait and %d are left out, want 1 and 0", len(pending), leftOut)
+		}
+		p := pending[0]
+		if p.Name.Name != "c" || p.Request == nil || p.Request.Containers[0].Slots != 8 {
+			t.Errorf("pod %s waits with the request %+v", p.Name.Name, p.Request)
+		}
+		if p.Refused == nil || p.Refused.Message == "" || p.Refused.At.IsZero() {
+			t.Fatalf("the refusal is %+v", p.Refused)
+		}
+		if diff := cmp.Diff([]snapshot.RefusedNodes{{Reason: "NoShareFits", Nodes: 2}}, p.Refused.Nodes); diff != "" {
+			t.Errorf("refused nodes (-want +got):\n%s", diff)
+		}
+		if n := p.Refused.Nearest; n == nil || n.Best != 4 || n.Of != 10 || n.Want != 8 || n.Helps != "eviction" {
+			t.Errorf("the nearest miss is %+v", n)
+		}
+		if none, all := c.plugin.SnapshotPending(0, noGang); len(none) != 0 || all != 1 {
+			t.Errorf("%d pods and %d left out of a bound of 0", len(none), all)
+		}
+	})
+}
+
+// A device that gets sick is so in the snapshot at once, although no pod is tried.
+func TestSnapshotOfASickDevice(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n1 := gpuNode("n1", 2)
+		c := newCluster(t, n1)
+		c.createPod(pod("a", 5))
+		c.awaitBound("a")
+		sick := n1.DeepCopy()
+		sick.Status.Devices[1].Health, sick.Status.Devices[1].Reason = "Unhealthy", "XID79"
+		c.applyGPUNode(sick)
+		synctest.Wait()
+		n := c.plugin.SnapshotNodes(noGang)[0]
+		if d := n.Devices[1]; d.Healthy || d.Reason != "XID79" {
+			t.Errorf("the device is %+v", d)
+		}
+		if diff := cmp.Diff(map[string]vgpu.Slots{"a": 5}, c.shownOn("n1")); diff != "" {
+			t.Errorf("shown (-want +got):\n%s", diff)
+		}
+	})
+}
