@@ -46,10 +46,12 @@ func command(gates *gates, caches *caches) *cobra.Command {
 		}
 		return nil
 	}, room)
+	published := &serving{}
 	c := app.NewSchedulerCommand(
-		app.WithPlugin(gpushare.Name, caches.with(shares.New)), app.WithPlugin(gpugang.Name, caches.with(dumping(room, os.Stdout, gangs))),
+		app.WithPlugin(gpushare.Name, caches.with(published.with(shares, room))), app.WithPlugin(gpugang.Name, caches.with(dumping(room, os.Stdout, gangs))),
 		app.WithPlugin(gpupreempt.Name, caches.with(preempt)))
 	c.Use = "tandem-scheduler"
+	published.wrap(c)
 	gates.wrap(c)
 	return c
 }

@@ -12,6 +12,7 @@ func Labels() []Label { return slices.Clone(labelTable) }
 var labelTable = []Label{
 	{"cause", "of the end of clients: `termination` or `drain`; else a word of a fixed list, named in the meaning"},
 	{"class", "`application`, `contained` or `reset`"},
+	{"code", "status code of an HTTP answer: 200, 304, 405 or 503"},
 	{"container", "name of a container of a pod on the node"},
 	{"device", "UUID of a device of the node"},
 	{"enforcement", "`cooperative` or `none`, as the GPUNode says of the device; `partition` for a container that has a device by itself"},

@@ -170,6 +170,27 @@ func (s *State) Dump() Dump {
 	return d
 }
 
+// Gang returns what the State remembers of one gang, and whether it remembers it.
+func (s *State) Gang(ref Ref) (GangDump, bool) {
+	g := s.gangs[ref]
+	if g == nil {
+		return GangDump{Ref: ref, Phase: Unplaced.String(), Need: Satisfied.String()}, false
+	}
+	return g.dump(), true
+}
+
+// Preemptors returns the single pods that the State remembers as preemptors, in order.
+func (s *State) Preemptors() []vgpu.UID { return sorted(s.pods) }
+
+// Preemptor returns what the State remembers of such a pod, and whether it remembers it.
+func (s *State) Preemptor(uid vgpu.UID) (PodDump, bool) {
+	p := s.pods[uid]
+	if p == nil {
+		return PodDump{}, false
+	}
+	return p.dump(), true
+}
+
 func (g *group) dump() GangDump {
 	p, n := g.phase.phase(), Satisfied
 	if g.need != nil {

@@ -237,7 +237,8 @@ func (c *cluster) startScheduler(ctx context.Context) error {
 	}
 	c.schedulerMetrics = fmt.Sprintf("%s:%d", loopback, ports[0])
 	c.running, err = c.plane.Processes().Start("scheduler", exec.Command(c.scheduler,
-		"--config="+path, "--authentication-kubeconfig="+kubeconfig, "--authorization-kubeconfig="+kubeconfig, "--bind-address="+loopback, fmt.Sprintf("--secure-port=%d", ports[0])))
+		"--config="+path, "--authentication-kubeconfig="+kubeconfig, "--authorization-kubeconfig="+kubeconfig, "--bind-address="+loopback, fmt.Sprintf("--secure-port=%d", ports[0]),
+		"--snapshot-secure-port=0"))
 	return err
 }
 

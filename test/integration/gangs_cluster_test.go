@@ -61,6 +61,8 @@ type gangCluster struct {
 	controller *sandbox.Process
 	// preempt changes the arguments of GPUPreempt of the schedulers that are started; nil for none.
 	preempt func(args map[string]any)
+	// flags come at the end of the command lines of the schedulers that are started.
+	flags []string
 	starts  int
 	// namespace of the test that runs.
 	namespace string
@@ -210,7 +212,7 @@ func (c *gangCluster) startScheduler(t *testing.T, changes ...func(gang map[stri
 	if err := os.WriteFile(path, raw, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	cmd := exec.Command(c.binary, "--config="+path, "--secure-port=0", "--leader-elect=false", "--v=2")
+	cmd := exec.Command(c.binary, append([]string{"--config=" + path, "--secure-port=0", "--leader-elect=false", "--v=2"}, c.flags...)...)
 	if c.scheduler, err = c.plane.Processes().Start(fmt.Sprintf("scheduler-%d", c.starts), cmd); err != nil {
 		t.Fatal(err)
 	}

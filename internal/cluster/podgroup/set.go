@@ -170,7 +170,10 @@ func (s *Set) notify(refs []Ref) {
 	}
 }
 
-func (s *Set) notifyAll() {
+func (s *Set) notifyAll() { s.notify(s.Refs()) }
+
+// Refs returns the gangs that have members, in order.
+func (s *Set) Refs() []Ref {
 	s.mu.Lock()
 	refs := make([]Ref, 0, len(s.gangs))
 	for ref := range s.gangs {
@@ -178,7 +181,7 @@ func (s *Set) notifyAll() {
 	}
 	s.mu.Unlock()
 	slices.SortFunc(refs, Ref.Compare)
-	s.notify(refs)
+	return refs
 }
 
 // Of returns the gang of a pod by the pod's own fields: that of the first served source that the pod names. A pod that

@@ -26,8 +26,10 @@ type targets struct {
 // target is what the informer keeps of an ElasticTarget.
 type target struct {
 	metav1.ObjectMeta
-	source  Source
-	workers int
+	source   Source
+	workers  int
+	min, max int
+	reason   string
 }
 
 func condenseTarget(object any) (any, error) {
@@ -39,6 +41,7 @@ func condenseTarget(object any) (any, error) {
 	var read v1alpha1.ElasticTarget
 	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(u.Object, &read); err == nil {
 		t.source, t.workers = Source(read.Spec.Source), int(read.Spec.Workers)
+		t.min, t.max, t.reason = int(read.Spec.Min), int(read.Spec.Max), read.Status.Reason
 	} // a target that cannot be read is that of no gang
 	return t, nil
 }
@@ -114,6 +117,29 @@ func (s *Set) Elastic() []Ref {
 	}
 	slices.SortFunc(refs, Ref.Compare)
 	return refs
+}
+
+// Target is an ElasticTarget: how many members of a gang should run.
+type Target struct {
+	Ref
+	Workers, Min, Max int
+	// Reason for the number, a word.
+	Reason string
+}
+
+// Targets returns the ElasticTargets, in the order of their gangs. Those that cannot be read are left out.
+func (s *Set) Targets() []Target {
+	if s.targets == nil {
+		return nil
+	}
+	var all []Target
+	for _, object := range s.targets.store.List() {
+		if t, ok := object.(*target); ok && t.source != "" {
+			all = append(all, Target{Ref{Source: t.source, Namespace: t.Namespace, Name: t.Name}, t.workers, t.min, t.max, t.reason})
+		}
+	}
+	slices.SortFunc(all, func(a, b Target) int { return a.Compare(b.Ref) })
+	return all
 }
 
 // hold leaves the members out of an elastic gang that its target holds back.

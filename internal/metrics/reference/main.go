@@ -15,6 +15,7 @@ import (
 	"github.com/tandem-gpu/tandem/internal/controller/fleets"
 	"github.com/tandem-gpu/tandem/internal/controller/notebooks"
 	"github.com/tandem-gpu/tandem/internal/metrics"
+	"github.com/tandem-gpu/tandem/internal/scheduler/snapshots"
 	"github.com/tandem-gpu/tandem/pkg/plugins/gpugang"
 	"github.com/tandem-gpu/tandem/pkg/plugins/gpupreempt"
 	"github.com/tandem-gpu/tandem/pkg/plugins/gpushare"
@@ -45,6 +46,10 @@ func sections() []metrics.Section {
 		Title:    "Learning",
 		Text:     "What the scheduler learns of workloads, beside its other metrics.",
 		Families: learning.Families(),
+	}, metrics.Section{
+		Title:    "Snapshots",
+		Text:     "What the scheduler does for those who read its snapshot, beside its other metrics.",
+		Families: snapshots.Families(),
 	}, metrics.Section{
 		Title:    "Controller",
 		Text:     "Served by the controller at `/metrics`, with the metrics of controller-runtime and `tandem_build_info`.",

@@ -18,12 +18,9 @@ import (
 	"github.com/tandem-gpu/tandem/pkg/vgpu"
 )
 
-// GangOf returns the gang of a pod, nil for none.
-type GangOf func(*v1.Pod) *snapshot.GangName
-
 // SnapshotNodes returns what is known of the nodes with GPUs, by name. Any goroutine may call it at any time. It holds the locks
 // of the scheduling for the time of one node only, so each node is consistent in itself, and two may be of different moments.
-func (p *Plugin) SnapshotNodes(gangOf GangOf) []snapshot.Node {
+func (p *Plugin) SnapshotNodes(gangOf func(*v1.Pod) *snapshot.GangName) []snapshot.Node {
 	all := p.state.allNodes()
 	nodes := make([]snapshot.Node, 0, len(all))
 	for _, n := range all {
@@ -37,7 +34,7 @@ func (p *Plugin) SnapshotNodes(gangOf GangOf) []snapshot.Node {
 	return nodes
 }
 
-func (p *Plugin) snapshotNode(v *sight, gangOf GangOf) snapshot.Node {
+func (p *Plugin) snapshotNode(v *sight, gangOf func(*v1.Pod) *snapshot.GangName) snapshot.Node {
 	pods := p.placed.on(v.name)
 	out := snapshot.Node{Name: v.name, Devices: []snapshot.Device{}, Pods: []snapshot.Pod{}, Holds: []snapshot.Hold{}}
 	ledger := v.ledger(pods, p.waits)
@@ -72,7 +69,7 @@ func (p *Plugin) snapshotNode(v *sight, gangOf GangOf) snapshot.Node {
 }
 
 // describe adds what the API says of a pod, which is nil where it is gone.
-func describe(out *snapshot.Pod, pod *v1.Pod, gangOf GangOf) {
+func describe(out *snapshot.Pod, pod *v1.Pod, gangOf func(*v1.Pod) *snapshot.GangName) {
 	if pod == nil {
 		return
 	}
@@ -208,7 +205,7 @@ func bytesOf(q resource.Quantity) vgpu.Bytes { return vgpu.Bytes(q.Value()) }
 
 // SnapshotPending returns the pods with vGPUs that wait, by UID, with their last refusals: those that have waited longest, up to a
 // number. It also returns how many it left out.
-func (p *Plugin) SnapshotPending(most int, gangOf GangOf) (pending []snapshot.Pending, leftOut int) {
+func (p *Plugin) SnapshotPending(most int, gangOf func(*v1.Pod) *snapshot.GangName) (pending []snapshot.Pending, leftOut int) {
 	all := p.pending.list()
 	slices.SortFunc(all, func(a, b waiting) int {
 		return cmp.Or(a.pod.CreationTimestamp.Compare(b.pod.CreationTimestamp.Time), cmp.Compare(a.pod.UID, b.pod.UID))
@@ -221,7 +218,7 @@ func (p *Plugin) SnapshotPending(most int, gangOf GangOf) (pending []snapshot.Pe
 	return pending, len(all) - len(shown)
 }
 
-func (p *Plugin) snapshotPending(w *waiting, gangOf GangOf) snapshot.Pending {
+func (p *Plugin) snapshotPending(w *waiting, gangOf func(*v1.Pod) *snapshot.GangName) snapshot.Pending {
 	out := snapshot.Pending{
 		Name: snapshot.Name{Namespace: w.pod.Namespace, Name: w.pod.Name, UID: kube.UIDOf(w.pod)},
 		Gang: gangOf(w.pod), Workload: workloadOf(w.pod), Since: w.pod.CreationTimestamp.UTC(),

@@ -103,7 +103,7 @@ func startScheduler(ctx context.Context, plane *sandbox.ControlPlane, binary str
 		return nil, err
 	}
 	process, err := plane.Processes().Start("scheduler", exec.Command(binary, "--config="+path, "--leader-elect=false",
-		"--bind-address=127.0.0.1", fmt.Sprintf("--secure-port=%d", ports[0]), "--authentication-skip-lookup",
+		"--bind-address=127.0.0.1", fmt.Sprintf("--secure-port=%d", ports[0]), "--snapshot-secure-port=0", "--authentication-skip-lookup",
 		"--authorization-always-allow-paths=/readyz,/metrics"))
 	if err != nil {
 		return nil, err
