@@ -19,12 +19,12 @@ const (
 	// shortestPause is the least time between two looks at the state, and longestPause the most. Shorter lets callers who poll cost
 	// the scheduler more; longer shows them an older state.
 	shortestPause = time.Second
-	longestPause  = 30 * time.Second
+	longestPause  = time.Minute
 	// share is the part of one CPU that snapshots may take, one in so many: a snapshot that took 50 ms is shown for 5 s, so that
 	// the scheduler loses no more than 1 % of its throughput, whatever the size of the cluster. Beyond longestPause it loses more.
 	share = 100
-	// mostViews bounds the views that are kept: at 5,000 nodes each takes 20 MB or so.
-	mostViews = 16
+	// mostViews bounds the views that are kept: of 5,000 nodes that are full of pods each takes 45 MB (BenchmarkSnapshot).
+	mostViews = 4
 )
 
 // store keeps the last snapshot with its views. It makes one only when somebody asks.
@@ -44,7 +44,9 @@ type published struct {
 	*snapshot.Snapshot
 	namespaces []string
 	version    string
-	views      []*view
+	// raw is the JSON with all names.
+	raw   []byte
+	views []*view
 	// looked is when the state was last as it is here.
 	looked time.Time
 }
@@ -71,10 +73,9 @@ func (c *store) current() (*published, error) {
 	if err != nil {
 		return nil, err
 	}
-	sum := sha256.Sum256(raw)
-	if version := hex.EncodeToString(sum[:8]); c.last == nil || c.last.version != version {
+	if version := hashOf(raw); c.last == nil || c.last.version != version {
 		s.At = began.UTC().Truncate(time.Second)
-		c.last = &published{Snapshot: s, namespaces: s.Namespaces(), version: version}
+		c.last = &published{Snapshot: s, namespaces: s.Namespaces(), version: version, raw: stamped(raw, s.At)}
 		c.metrics.size.Set(float64(len(raw)))
 	}
 	c.last.looked = began
@@ -105,14 +106,18 @@ func (c *store) of(p *published, visible []string, all bool) (*view, error) {
 			return v, nil
 		}
 	}
-	began, shown := c.now(), p.Snapshot
+	began, raw := c.now(), p.raw
 	if !all {
-		shown = shown.Redact(func(namespace string) bool {
+		var err error
+		raw, err = snapshotjson.Write(p.Redact(func(namespace string) bool {
 			_, sees := slices.BinarySearch(visible, namespace)
 			return sees
-		})
+		}))
+		if err != nil {
+			return nil, err
+		}
 	}
-	v, err := render(shown, key)
+	v, err := render(raw, key)
 	if err != nil {
 		return nil, err
 	}
@@ -124,12 +129,20 @@ func (c *store) of(p *published, visible []string, all bool) (*view, error) {
 	return v, nil
 }
 
-// render writes a snapshot as it is served.
-func render(s *snapshot.Snapshot, key string) (*view, error) {
-	raw, err := snapshotjson.Write(s)
-	if err != nil {
-		return nil, err
-	}
+// stamped returns the JSON of a snapshot without a time with one, so that it is not written twice. No value before that of at is
+// of anything in the cluster.
+func stamped(raw []byte, at time.Time) []byte {
+	field := func(t time.Time) []byte { return []byte(`"at":"` + t.Format(time.RFC3339) + `"`) }
+	return bytes.Replace(raw, field(time.Time{}), field(at), 1)
+}
+
+func hashOf(raw []byte) string {
+	sum := sha256.Sum256(raw)
+	return hex.EncodeToString(sum[:16])
+}
+
+// render returns a JSON as it is served.
+func render(raw []byte, key string) (*view, error) {
 	var b bytes.Buffer
 	w, err := gzip.NewWriterLevel(&b, gzip.BestSpeed)
 	if err != nil {
@@ -141,8 +154,7 @@ func render(s *snapshot.Snapshot, key string) (*view, error) {
 	if err := w.Close(); err != nil {
 		return nil, fmt.Errorf("compress snapshot: %w", err)
 	}
-	sum := sha256.Sum256(raw)
-	return &view{key: key, etag: hex.EncodeToString(sum[:16]), raw: raw, zipped: b.Bytes()}, nil
+	return &view{key: key, etag: hashOf(raw), raw: raw, zipped: b.Bytes()}, nil
 }
 
 // age returns how long ago the state was looked at, and false where it never was.

@@ -75,6 +75,7 @@ func newDesk(t testing.TB, gpuNodes ...*v1alpha1.GPUNode) *desk {
 		state:    newState(pods, m, learning.New(learning.Options{Model: model, MaxProfiles: 100})),
 		crowding: crowding{model: model, weights: placement.EvenWeights}, scarcity: scarcity{percent: 10},
 		pending: newPending(nil, pods), answered: [2]firstAnswer{newAnswer(), newAnswer()},
+		gpuNodes: cache.NewStore(cache.MetaNamespaceKeyFunc),
 	}
 	d.plugin.now = func() time.Time { return time.Now().Add(d.later) }
 	d.plugin.profiled.Store(true)

@@ -63,6 +63,7 @@ type Plugin struct {
 	// placed are the pods with vGPUs and a node, by the informer, and gpuNodes has what it keeps of the GPUNodes.
 	placed   placedPods
 	gpuNodes cache.Store
+	shown    shown
 	metrics  *metricSet
 }
 

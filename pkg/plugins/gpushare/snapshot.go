@@ -5,6 +5,7 @@ import (
 	"maps"
 	"math"
 	"slices"
+	"sync"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
@@ -21,35 +22,72 @@ import (
 // SnapshotNodes returns what is known of the nodes with GPUs, by name. Any goroutine may call it at any time. It holds the locks
 // of the scheduling for the time of one node only, so each node is consistent in itself, and two may be of different moments.
 func (p *Plugin) SnapshotNodes(gangOf func(*v1.Pod) *snapshot.GangName) []snapshot.Node {
-	all := p.state.allNodes()
+	p.shown.mu.Lock()
+	defer p.shown.mu.Unlock()
+	all, before := p.state.allNodes(), p.shown.nodes
 	nodes := make([]snapshot.Node, 0, len(all))
+	p.shown.nodes = make(map[string]shownNode, len(all))
 	for _, n := range all {
 		v := p.state.sight(n)
 		if v.empty == nil && v.problem == noGPUs {
 			continue
 		}
-		nodes = append(nodes, p.snapshotNode(&v, gangOf))
+		shown := p.show(&v, before[v.name], gangOf)
+		p.shown.nodes[v.name] = shown
+		nodes = append(nodes, shown.node)
 	}
 	slices.SortFunc(nodes, func(a, b snapshot.Node) int { return cmp.Compare(a.Name, b.Name) })
 	return nodes
 }
 
-func (p *Plugin) snapshotNode(v *sight, gangOf func(*v1.Pod) *snapshot.GangName) snapshot.Node {
-	pods := p.placed.on(v.name)
-	out := snapshot.Node{Name: v.name, Devices: []snapshot.Device{}, Pods: []snapshot.Pod{}, Holds: []snapshot.Hold{}}
-	ledger := v.ledger(pods, p.waits)
-	if ledger != nil {
-		out = snapshot.NodeOf(ledger)
-	}
-	out.Problem = v.problem
-	if v.last != nil {
-		out.StraySlots = v.last.stray
-	}
+// shown has the nodes of the last snapshot: most are the same in the next one. The zero value is empty.
+type shown struct {
+	mu    sync.Mutex
+	nodes map[string]shownNode
+}
+
+// shownNode is a node in a snapshot, and what it was made from.
+type shownNode struct {
+	node snapshot.Node
+	from shownFrom
+}
+
+// shownFrom is all that a node in a snapshot depends on. The values behind the pointers do not change.
+type shownFrom struct {
+	problem string
+	last    *occupancy
+	ledger  *vgpu.Node
+	// pods is the version of the pods with a node there.
+	pods uint64
+	use  *v1alpha1.GPUNode
+	rule *rule
+}
+
+// show returns a node as it is now: the one that was shown before, where nothing has changed.
+func (p *Plugin) show(v *sight, before shownNode, gangOf func(*v1.Pod) *snapshot.GangName) shownNode {
+	pods, version := p.placed.on(v.name)
 	use := p.useOn(v.name)
+	from := shownFrom{v.problem, v.last, v.ledger(pods, p.waits), version, use, p.state.ruling()}
+	if from == before.from && len(before.node.Holds) == 0 {
+		return before // the pods of holds are none of the node's, and may change
+	}
+	return shownNode{p.snapshotNode(&from, v.name, pods, gangOf), from}
+}
+
+func (p *Plugin) snapshotNode(from *shownFrom, name string, pods map[vgpu.UID]*v1.Pod, gangOf func(*v1.Pod) *snapshot.GangName) snapshot.Node {
+	out := snapshot.Node{Name: name, Devices: []snapshot.Device{}, Pods: []snapshot.Pod{}, Holds: []snapshot.Hold{}}
+	if from.ledger != nil {
+		out = snapshot.NodeOf(from.ledger)
+	}
+	out.Problem = from.problem
+	if from.last != nil {
+		out.StraySlots = from.last.stray
+	}
+	use := measuredIn(from.use)
 	for i := range out.Devices {
 		use.describe(&out.Devices[i])
 	}
-	known := p.knownOn(ledger, use)
+	known := from.rule.knownOn(from.ledger, use)
 	for i := range out.Pods {
 		pod := &out.Pods[i]
 		pod.On = known[pod.UID]
@@ -108,15 +146,23 @@ func (p *Plugin) waits(a *vgpu.Assignment) bool {
 // measured is what the agent of a node last published of its devices, by ID.
 type measured map[string]*v1alpha1.GPUDevice
 
-func (p *Plugin) useOn(node string) measured {
+// useOn returns what the agent of a node last published, nil for nothing.
+func (p *Plugin) useOn(node string) *v1alpha1.GPUNode {
 	object, ok, err := p.gpuNodes.GetByKey(node)
 	r, isNode := object.(*condensed)
-	if err != nil || !ok || !isNode || r.use == nil {
+	if err != nil || !ok || !isNode {
 		return nil
 	}
-	m := make(measured, len(r.use.Status.Devices))
-	for i := range r.use.Status.Devices {
-		d := &r.use.Status.Devices[i]
+	return r.use
+}
+
+func measuredIn(use *v1alpha1.GPUNode) measured {
+	if use == nil {
+		return nil
+	}
+	m := make(measured, len(use.Status.Devices))
+	for i := range use.Status.Devices {
+		d := &use.Status.Devices[i]
 		m[d.ID] = d
 	}
 	return m
@@ -138,15 +184,15 @@ func (m measured) describe(out *snapshot.Device) {
 }
 
 // knownOn returns what is predicted and measured of each pod of a node on its devices.
-func (p *Plugin) knownOn(ledger *vgpu.Node, use measured) map[vgpu.UID][]snapshot.On {
+func (r *rule) knownOn(ledger *vgpu.Node, use measured) map[vgpu.UID][]snapshot.On {
 	if ledger == nil {
 		return nil
 	}
-	rule, known := p.state.ruling(), map[vgpu.UID][]snapshot.On{}
+	known := map[vgpu.UID][]snapshot.On{}
 	for i := range ledger.Devices() {
 		d := &ledger.Devices()[i]
 		here := ledger.Residents(i, nil)
-		slowdowns := rule.slowdowns(d.Model, here)
+		slowdowns := r.slowdowns(d.Model, here)
 		for k := range here {
 			on := snapshot.On{Device: d.ID}
 			if slowdowns != nil {

@@ -16,7 +16,12 @@ func noGang(*v1.Pod) *snapshot.GangName { return nil }
 // shownOn returns the slots that each pod of a node has in the snapshot, by name; those that are reserved only have a star.
 func (c *cluster) shownOn(node string) map[string]vgpu.Slots {
 	c.t.Helper()
-	for _, n := range c.plugin.SnapshotNodes(noGang) {
+	nodes := c.plugin.SnapshotNodes(noGang)
+	c.plugin.shown.nodes = nil
+	if diff := cmp.Diff(c.plugin.SnapshotNodes(noGang), nodes); diff != "" {
+		c.t.Errorf("what was kept of the last snapshot (-made anew +kept):\n%s", diff)
+	}
+	for _, n := range nodes {
 		if n.Name != node {
 			continue
 		}
