@@ -16,7 +16,7 @@ func TestBadInput(t *testing.T) {
 		args []string
 		says []string
 	}{
-		{"unknown command", []string{"rum"}, []string{`unknown command "rum"`, "known are map, run", "go run ./evaluation"}},
+		{"unknown command", []string{"rum"}, []string{`unknown command "rum"`, "known are map, run, snapshot", "go run ./evaluation"}},
 		{"unknown flag", []string{"run", "--plt", "x"}, []string{"unknown flag: --plt", "simulator run --help"}},
 		{"no scenario", []string{"run"}, []string{"run wants the path of one scenario", "simulator run --help"}},
 		{"two scenarios", []string{"run", "a", "b"}, []string{"has 2 arguments"}},
@@ -25,6 +25,7 @@ func TestBadInput(t *testing.T) {
 		{"unknown form", []string{"run", "testdata/scenario.yaml", "-o", "xml"}, []string{`"xml"`, "--output", "table, json"}},
 		{"plots", []string{"run", "a.yaml", "--plot", "out"}, []string{"--plot", "go run ./evaluation draw a.yaml --plot out"}},
 		{"no time", []string{"map", "testdata/scenario.yaml", "--at", "30"}, []string{"--at", `"30"`, "unit"}},
+		{"snapshot before the start", []string{"snapshot", "testdata/scenario.yaml", "--at", "-1m"}, []string{"--at", "-1m0s", "0s or later"}},
 		{"before the start", []string{"map", "testdata/scenario.yaml", "--at", "-1m"}, []string{"--at", "-1m0s", "0s or later"}},
 		{"policy that was not played", []string{"map", "testdata/scenario.yaml", "--policy", "fgd"}, []string{"--policy", `"fgd"`, "packed with seed 2"}},
 		{"seed that was not played", []string{"map", "testdata/scenario.yaml", "--seed", "77"}, []string{"--seed", `"77"`, "tandem with seed 1"}},

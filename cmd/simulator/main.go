@@ -35,9 +35,10 @@ A scenario is a YAML file with a cluster, a workload, the policies to compare an
 begin with are in examples/; docs/guides/simulator.md says what can stand in one. Figures, and experiments on public data,
 are commands of another program: go run ./evaluation.`,
 		Example: `  simulator run examples/mixed.yaml                  play a scenario, print a table
-  simulator map examples/mixed.yaml --at 30m         who holds which GPU after half an hour`,
+  simulator map examples/mixed.yaml --at 30m         who holds which GPU after half an hour
+  simulator snapshot examples/mixed.yaml --at 30m    the same as a scheduler publishes it`,
 	})
-	c.AddCommand(runCommand(), mapCommand())
+	c.AddCommand(runCommand(), mapCommand(), snapshotCommand())
 	known := c.RunE
 	c.RunE = func(c *cobra.Command, args []string) error {
 		if err := known(c, args); err != nil {

@@ -13,7 +13,9 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/tandem-gpu/tandem/internal/cluster/snapshotjson"
 	"github.com/tandem-gpu/tandem/internal/simulator/command"
+	"github.com/tandem-gpu/tandem/pkg/snapshot"
 )
 
 var update = flag.Bool("update", false, "write the golden files")
@@ -70,7 +72,7 @@ func TestHelp(t *testing.T) {
 	if diff := cmp.Diff(succeed(t), succeed(t, "--help")); diff != "" {
 		t.Errorf("with --help (-without +with):\n%s", diff)
 	}
-	for _, name := range []string{"run", "map"} {
+	for _, name := range []string{"run", "map", "snapshot"} {
 		golden(t, "help_"+name+".txt", succeed(t, name, "--help"))
 	}
 }
@@ -78,8 +80,9 @@ func TestHelp(t *testing.T) {
 // TestSameBytes: the same seeds give the same bytes, however many runs go at once.
 func TestSameBytes(t *testing.T) {
 	for name, args := range map[string][]string{
-		"run": {"run", "testdata/scenario.yaml", "-o", "json"},
-		"map": {"map", "testdata/scenario.yaml", "--at", "20m", "-o", "json"},
+		"run":      {"run", "testdata/scenario.yaml", "-o", "json"},
+		"map":      {"map", "testdata/scenario.yaml", "--at", "20m", "-o", "json"},
+		"snapshot": {"snapshot", "testdata/scenario.yaml", "--at", "20m"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(0))
@@ -103,6 +106,19 @@ func TestRun(t *testing.T) {
 func TestMap(t *testing.T) {
 	golden(t, "map.json", succeed(t, "map", "testdata/scenario.yaml", "--at", "20m", "-o", "json"))
 	golden(t, "map.txt", succeed(t, "map", "testdata/scenario.yaml", "--at", "20m", "--policy", "packed", "--seed", "2"))
+}
+
+// TestSnapshot: what is written can be read, and has the moment of the flag.
+func TestSnapshot(t *testing.T) {
+	raw := succeed(t, "snapshot", "testdata/scenario.yaml", "--at", "20m", "--policy", "packed", "--seed", "2")
+	golden(t, "snapshot.json", raw)
+	s, err := snapshotjson.Read([]byte(raw))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if s.Source != snapshot.FromSimulator || s.At.Unix() != 20*60 || len(s.Nodes) == 0 {
+		t.Errorf("it is of %s, at %v, with %d nodes", s.Source, s.At, len(s.Nodes))
+	}
 }
 
 // TestFailedAssertions: all of them are told, the results are printed all the same, and the exit code is 1.

@@ -28,21 +28,7 @@ with what the scheduler would say of them. The JSON has the same.`,
   simulator map examples/mixed.yaml --at 2h15m --policy packed -o json`,
 		Args: command.ScenarioFile,
 		RunE: func(c *cobra.Command, args []string) error {
-			if at < 0 {
-				return fmt.Errorf("flag --at: %v, legal is 0s or later", at)
-			}
-			s, err := scenario.Read(args[0])
-			if err != nil {
-				return err
-			}
-			bar := command.Progress(c)
-			bar.Parts = scenario.Hundredths
-			result, err := s.Play(bar.Step)
-			bar.Close()
-			if err != nil {
-				return err
-			}
-			run, err := choose(result, policy, seed)
+			run, err := playFor(c, args[0], at, policy, seed)
 			if err != nil {
 				return err
 			}
@@ -54,9 +40,7 @@ with what the scheduler would say of them. The JSON has the same.`,
 		},
 	}
 	form.AddFlag(c)
-	c.Flags().DurationVar(&at, "at", 0, "`time` from the start of the scenario, as 90s, 30m or 2h15m")
-	c.Flags().StringVar(&policy, "policy", "", "`name` of one of the scenario's policies; without it the first")
-	c.Flags().StringVar(&seed, "seed", "", "`number` of one of the scenario's seeds; without it the first")
+	addMoment(c, &at, &policy, &seed)
 	return c
 }
 

@@ -153,6 +153,7 @@ func (p *replay) step() error {
 	case ends, leaves:
 		a := p.places[e.job]
 		leave(p.cluster, &a, r)
+		delete(p.places, e.job)
 	case refused, queued:
 		if !p.dropped(e.job) {
 			p.wait(e.job)

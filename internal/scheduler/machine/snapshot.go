@@ -39,17 +39,18 @@ func nameOf(ref podgroup.Ref) snapshot.GangName {
 // SnapshotGangs returns the gangs and the preemptions under way, sorted. It holds the lock for the time of one gang or preemptor
 // only.
 func (m *Machine) SnapshotGangs() ([]snapshot.Gang, []snapshot.Preemption) {
-	var gangs []snapshot.Gang
+	refs := m.refs()
+	gangs := make([]snapshot.Gang, 0, len(refs))
 	var preemptions []snapshot.Preemption
-	for _, ref := range m.refs() {
+	for _, ref := range refs {
 		var d reservation.GangDump
 		m.Lock(func(l Locked) { d, _ = l.State.Gang(ref) })
 		gangs = append(gangs, m.snapshotGang(&d))
 		if made := d.Made; made != nil {
-			gang, victims := nameOf(ref), map[vgpu.UID]reservation.Victim(made.Victims)
+			gang := nameOf(ref)
 			p := snapshot.Preemption{Gang: &gang, Phase: reservation.Leaving.String(), Until: utc(made.Until), Victims: []snapshot.Place{}}
-			for _, uid := range slices.Sorted(maps.Keys(victims)) {
-				p.Victims = append(p.Victims, snapshot.Place{Name: snapshot.NameOf(victims[uid].Pod, uid), Node: victims[uid].Node})
+			for _, uid := range slices.Sorted(maps.Keys(made.Victims)) {
+				p.Victims = append(p.Victims, snapshot.Place{Name: snapshot.NameOf(made.Victims[uid].Pod, uid), Node: made.Victims[uid].Node})
 			}
 			preemptions = append(preemptions, p)
 		}
@@ -70,8 +71,9 @@ func (m *Machine) SnapshotTargets() []snapshot.ElasticTarget {
 	if !ok {
 		return nil
 	}
-	var all []snapshot.ElasticTarget
-	for _, t := range listing.Targets() {
+	targets := listing.Targets()
+	all := make([]snapshot.ElasticTarget, 0, len(targets))
+	for _, t := range targets {
 		all = append(all, snapshot.ElasticTarget{GangName: nameOf(t.Ref), Workers: t.Workers, Min: t.Min, Max: t.Max, Reason: t.Reason})
 	}
 	return all
