@@ -11,11 +11,14 @@ import (
 // Cluster returns the nodes with their ledgers, on which decisions can be tried. Nodes with a Problem are among them: whoever
 // tries a pod leaves them out. The number of a workload is its position in Workloads plus one. The error names the field that is
 // broken.
+//
+// A scheduler that does not know to which node a pod was bound keeps room for it on several. A vgpu.Cluster has one hold of a pod:
+// the others are there under the UID "uid@node", so that they keep their room from everybody.
 func (s *Snapshot) Cluster() (*vgpu.Cluster, error) {
-	numbers := s.Workloads()
+	b := clusterBuilder{numbers: s.Workloads(), held: map[vgpu.UID]bool{}}
 	nodes := make([]*vgpu.Node, 0, len(s.Nodes))
 	for i := range s.Nodes {
-		n, err := s.Nodes[i].ledger(numbers)
+		n, err := b.ledger(&s.Nodes[i])
 		if err != nil {
 			return nil, fmt.Errorf("nodes[%d]%w", i, err)
 		}
@@ -59,8 +62,14 @@ func numberIn(sorted []string, namespace, workload string) uint32 {
 	return uint32(at) + 1
 }
 
-// ledger makes the node. Its errors begin with the path of a field in the node.
-func (n *Node) ledger(numbers []string) (*vgpu.Node, error) {
+// clusterBuilder makes nodes, with the numbers of workloads and the pods for which room was held on the nodes before.
+type clusterBuilder struct {
+	numbers []string
+	held    map[vgpu.UID]bool
+}
+
+// ledger makes a node. Its errors begin with the path of a field in the node.
+func (b *clusterBuilder) ledger(n *Node) (*vgpu.Node, error) {
 	devices, err := n.devices()
 	if err != nil {
 		return nil, err
@@ -70,7 +79,7 @@ func (n *Node) ledger(numbers []string) (*vgpu.Node, error) {
 		return nil, fmt.Errorf(".devices: %w", err)
 	}
 	for i := range n.Pods {
-		a, err := n.Pods[i].assignment(n.Name, numbers)
+		a, err := n.Pods[i].assignment(n.Name, b.numbers)
 		if err == nil {
 			err = out.Add(a)
 		}
@@ -79,12 +88,7 @@ func (n *Node) ledger(numbers []string) (*vgpu.Node, error) {
 		}
 	}
 	for i := range n.Holds {
-		h := &n.Holds[i]
-		a, err := h.assignment(n.Name, numbers)
-		hold := vgpu.Hold{Assignment: a, Priority: h.Priority}
-		if !h.Until.IsZero() {
-			hold.Until = h.Until.Unix()
-		}
+		hold, err := b.hold(n, &n.Holds[i])
 		if err == nil {
 			err = out.Hold(hold)
 		}
@@ -94,6 +98,19 @@ func (n *Node) ledger(numbers []string) (*vgpu.Node, error) {
 	}
 	out.SetRoom(vgpu.Room{MilliCPU: n.FreeMilliCPU, Memory: n.FreeMemoryBytes})
 	return out, nil
+}
+
+func (b *clusterBuilder) hold(n *Node, h *Hold) (vgpu.Hold, error) {
+	a, err := h.assignment(n.Name, b.numbers)
+	if b.held[a.UID] {
+		a.UID += vgpu.UID("@" + n.Name)
+	}
+	b.held[h.UID] = true
+	hold := vgpu.Hold{Assignment: a, Priority: h.Priority}
+	if !h.Until.IsZero() {
+		hold.Until = h.Until.Unix()
+	}
+	return hold, err
 }
 
 // devices returns the devices with their links.

@@ -248,6 +248,33 @@ func TestNamespaces(t *testing.T) {
 	})
 }
 
+// Room that is held for one pod on two nodes is kept on both.
+func TestTwoHoldsOfOnePod(t *testing.T) {
+	node := func(name string) snapshot.Node {
+		id := vgpu.DeviceID("GPU-" + name)
+		return snapshot.Node{
+			Name: name, Devices: []snapshot.Device{{ID: id, Model: "T4", Slots: 10, MemoryBytes: 1000, Healthy: true}},
+			Holds: []snapshot.Hold{{Pod: snapshot.Pod{Name: snapshot.NameOf("a/p", "u"), Containers: []snapshot.Container{{
+				Name: "main", Kind: "app", Devices: []vgpu.DeviceID{id}, Slots: 7, MemoryBytes: 700, ComputeLimit: 700, MemoryLimitBytes: 700,
+			}}}}},
+		}
+	}
+	s := &snapshot.Snapshot{Source: snapshot.FromScheduler, Nodes: []snapshot.Node{node("n1"), node("n2")}}
+	if err := s.Check(); err != nil {
+		t.Fatal(err)
+	}
+	c, err := s.Cluster()
+	if err != nil {
+		t.Fatal(err)
+	}
+	other := &vgpu.Request{UID: "v", Containers: []vgpu.ContainerRequest{{Name: "main", Slots: 4}}}
+	for _, n := range c.Nodes() {
+		if free := n.FreeFor(0, other).Slots; free != 3 {
+			t.Errorf("%d slots are free for others on node %s, want 3", free, n.Name())
+		}
+	}
+}
+
 // The pods that wait can be tried on the cluster: their requests come back.
 func TestRequestComesBack(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {

@@ -57,13 +57,16 @@ func (p *Plugin) PostFilter(ctx context.Context, cs fwk.CycleState, pod *v1.Pod,
 	return nil, verdict.New(fwk.Unschedulable, "nearest GPU: "+nearest.String())
 }
 
+// notTried is the reason of nodes that other plugins left out before anyone looked at them.
+const notTried = "not looked at"
+
 // refusalsOf returns why nodes that this plugin refused do not take a pod, and what an attempt keeps of that and of the others.
 func (p *Plugin) refusalsOf(r *vgpu.Request, nodes []fwk.NodeInfo, statuses fwk.NodeToStatusReader) ([]vgpu.Refusal, *attempt) {
 	var refusals []vgpu.Refusal
 	last := &attempt{at: p.now(), nodes: map[string]int{}}
 	for _, node := range nodes {
 		if by := statuses.Get(node.Node().Name).Plugin(); by != Name {
-			last.nodes[by]++
+			last.nodes[cmp.Or(by, notTried)]++
 			continue
 		}
 		o := p.state.occupancyOf(node)

@@ -37,7 +37,31 @@ func (p *Plugin) SnapshotNodes(gangOf func(*v1.Pod) *snapshot.GangName) []snapsh
 		nodes = append(nodes, shown.node)
 	}
 	slices.SortFunc(nodes, func(a, b snapshot.Node) int { return cmp.Compare(a.Name, b.Name) })
+	p.dropMoved(nodes)
 	return nodes
+}
+
+// dropMoved takes reserved pods off a node that went to another one between the looks at the two: a pod has one place. Of two
+// reservations it does not matter which is shown.
+func (p *Plugin) dropMoved(nodes []snapshot.Node) {
+	seen := map[vgpu.UID]bool{}
+	for i := range nodes {
+		n := &nodes[i]
+		moved := func(pod snapshot.Pod) bool {
+			if !pod.Reserved {
+				return false
+			}
+			if now := p.listed(pod.Path(), pod.UID); now != nil && now.Spec.NodeName != "" && now.Spec.NodeName != n.Name {
+				return true
+			}
+			twice := seen[pod.UID]
+			seen[pod.UID] = true
+			return twice
+		}
+		if slices.ContainsFunc(n.Pods, func(pod snapshot.Pod) bool { return pod.Reserved }) {
+			n.Pods = slices.DeleteFunc(slices.Clone(n.Pods), moved) // others have the list too
+		}
+	}
 }
 
 // shown has the nodes of the last snapshot: most are the same in the next one. The zero value is empty.

@@ -1,8 +1,10 @@
 package gpushare
 
 import (
+	"fmt"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	v1 "k8s.io/api/core/v1"
@@ -121,6 +123,46 @@ func TestSnapshotOfASickDevice(t *testing.T) {
 		}
 		if diff := cmp.Diff(map[string]vgpu.Slots{"a": 5}, c.shownOn("n1")); diff != "" {
 			t.Errorf("shown (-want +got):\n%s", diff)
+		}
+	})
+}
+
+// Snapshots are made while pods come and go: each has every pod at most once, and no device gives more than it has.
+func TestSnapshotsBesideTheScheduling(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t, gpuNode("n1", 2), gpuNode("n2", 2))
+		stop, done := make(chan struct{}), make(chan int)
+		go func() {
+			looks := 0
+			for {
+				s := &snapshot.Snapshot{Source: snapshot.FromScheduler, Nodes: c.plugin.SnapshotNodes(noGang)}
+				s.Pending, s.PendingLeftOut = c.plugin.SnapshotPending(2, noGang)
+				if err := s.Check(); err != nil {
+					t.Error(err)
+				}
+				looks++
+				select {
+				case <-stop:
+					done <- looks
+					return
+				case <-time.After(2 * time.Millisecond): // of the bubble
+				}
+			}
+		}()
+		for round := range 5 {
+			for i := range 4 {
+				c.createPod(pod(fmt.Sprintf("p-%d-%d", round, i), 6))
+			}
+			for i := range 4 {
+				c.awaitBound(fmt.Sprintf("p-%d-%d", round, i))
+			}
+			for i := range 4 {
+				c.deletePod(fmt.Sprintf("p-%d-%d", round, i))
+			}
+		}
+		close(stop)
+		if looks := <-done; looks < 2 {
+			t.Errorf("%d looks, want some while pods came and went", looks)
 		}
 	})
 }

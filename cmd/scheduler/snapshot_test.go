@@ -1,0 +1,79 @@
+package main
+
+import (
+	"bytes"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"k8s.io/kubernetes/cmd/kube-scheduler/app"
+
+	"github.com/tandem-gpu/tandem/internal/scheduler/snapshots"
+)
+
+// elected is a configuration with a lease of its own.
+const elected = `
+apiVersion: kubescheduler.config.k8s.io/v1
+kind: KubeSchedulerConfiguration
+leaderElection: {leaderElect: true, resourceName: of-file, resourceNamespace: ns-of-file}
+`
+
+// The snapshot goes by the lease of the scheduler: a flag that is given counts, then the file, then the default.
+func TestLeaseOf(t *testing.T) {
+	file := "--config=" + write(t, "elected.yaml", elected)
+	tests := []struct {
+		name  string
+		flags []string
+		want  *snapshots.Lease
+	}{
+		{"defaults", nil, &snapshots.Lease{Namespace: "kube-system", Name: "kube-scheduler"}},
+		{"file", []string{file}, &snapshots.Lease{Namespace: "ns-of-file", Name: "of-file"}},
+		{"flag beside a file", []string{file, "--leader-elect-resource-namespace=ns"}, &snapshots.Lease{Namespace: "ns", Name: "of-file"}},
+		{"flags", []string{"--leader-elect-resource-name=n", "--leader-elect-resource-namespace=ns"}, &snapshots.Lease{Namespace: "ns", Name: "n"}},
+		{"no election", []string{file, "--leader-elect=false"}, nil},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			c := command(newGates(), newCaches(func(error) {}))
+			if err := c.ParseFlags(test.flags); err != nil {
+				t.Fatal(err)
+			}
+			got, err := leaseOf(c)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(test.want, got); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// The port is open unless the flag is 0, or the scheduler has no port at all and the flag does not ask for this one.
+func TestSnapshotIsWanted(t *testing.T) {
+	for flags, want := range map[string]bool{
+		"": true, "--snapshot-secure-port=0": false, "--secure-port=0": false, "--secure-port=0 --snapshot-secure-port=1": true,
+	} {
+		c, s := app.NewSchedulerCommand(), &serving{}
+		s.wrap(c)
+		if err := c.ParseFlags(strings.Fields(flags)); err != nil {
+			t.Fatal(err)
+		}
+		if got := s.isWanted(); got != want {
+			t.Errorf("with %q it is wanted: %v", flags, got)
+		}
+	}
+}
+
+func TestHelpNamesTheFlag(t *testing.T) {
+	var out bytes.Buffer
+	c := command(newGates(), newCaches(func(error) {}))
+	c.SetOut(&out)
+	c.SetErr(&out)
+	if err := c.Help(); err != nil {
+		t.Fatal(err)
+	}
+	if !strings.Contains(out.String(), "--snapshot-secure-port") || !strings.Contains(out.String(), "--secure-port") {
+		t.Errorf("the help is:\n%s", out.String())
+	}
+}
