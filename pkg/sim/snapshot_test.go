@@ -8,6 +8,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/tandem-gpu/tandem/pkg/sim"
+	"github.com/tandem-gpu/tandem/pkg/snapshot"
 	"github.com/tandem-gpu/tandem/pkg/vgpu"
 )
 
@@ -21,7 +22,7 @@ func TestSnapshotShowsTheMapProperty(t *testing.T) {
 		}
 		h := play(t, s)
 		for _, sample := range h.Samples {
-			checkSnapshot(t, h, sample.At, seen)
+			checkSnapshot(t, &s, h, sample.At, seen)
 		}
 	})
 	for _, what := range []string{"pending", "gangs", "preemptions", "refusals"} {
@@ -31,7 +32,7 @@ func TestSnapshotShowsTheMapProperty(t *testing.T) {
 	}
 }
 
-func checkSnapshot(t *rapid.T, h *sim.History, at time.Duration, seen map[string]int) {
+func checkSnapshot(t *rapid.T, setup *sim.Setup, h *sim.History, at time.Duration, seen map[string]int) {
 	m, err := h.MapAt(at)
 	if err != nil {
 		t.Fatal(err)
@@ -64,15 +65,39 @@ func checkSnapshot(t *rapid.T, h *sim.History, at time.Duration, seen map[string
 			t.Fatalf("at %v pod %s waits in the map only", at, p.Pod)
 		}
 	}
-	bound := 0
-	for i := range s.Gangs {
-		bound += s.Gangs[i].Bound
-		if g := &s.Gangs[i]; g.Bound > g.Members || (g.Phase == "Running") != (g.Bound > 0) {
-			t.Fatalf("at %v a gang is %+v", at, g)
-		}
-	}
+	checkSnapshotGangs(t, setup, s)
 	seen["pending"] += len(s.Pending)
 	seen["gangs"] += len(s.Gangs)
 	seen["preemptions"] += len(s.Preemptions)
-	seen["bound"] += bound
+}
+
+// checkSnapshotGangs compares the members of gangs that have a node with the pods on the nodes, where all of them have shares.
+func checkSnapshotGangs(t *rapid.T, setup *sim.Setup, s *snapshot.Snapshot) {
+	without, on := map[string]bool{}, map[string]int{}
+	for i := range setup.Jobs {
+		if j := &setup.Jobs[i]; j.Gang != nil && len(j.Request.Containers) == 0 {
+			without[j.Gang.Name] = true
+		}
+	}
+	path := func(g *snapshot.GangName) string {
+		return (&snapshot.Name{Namespace: g.Namespace, Name: g.Name}).Path()
+	}
+	for i := range s.Nodes {
+		for k := range s.Nodes[i].Pods {
+			if g := s.Nodes[i].Pods[k].Gang; g != nil {
+				on[path(g)]++
+			}
+		}
+	}
+	for i := range s.Gangs {
+		g := &s.Gangs[i]
+		name := path(&g.GangName)
+		if g.Bound > g.Members || (g.Phase == "Running") != (g.Bound > 0) || !without[name] && g.Bound != on[name] {
+			t.Fatalf("at %v %d pods of a gang are on nodes, and it is %+v", s.At, on[name], g)
+		}
+		delete(on, name)
+	}
+	if len(on) > 0 {
+		t.Fatalf("at %v gangs on nodes are not listed: %v", s.At, on)
+	}
 }

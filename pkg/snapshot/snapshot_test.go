@@ -26,6 +26,9 @@ func drawCluster(t *rapid.T) *vgpu.Cluster {
 		r.Workload = 0
 		n := rapid.SampledFrom(c.Nodes()).Draw(t, "node")
 		a, ok := testkit.RandomAssignment(t, n, r)
+		if ok {
+			a.Containers[0].Asked = vgpu.Slots(rapid.IntRange(0, 1).Draw(t, "asked"))
+		}
 		switch {
 		case !ok:
 		case rapid.Bool().Draw(t, "hold"):
@@ -92,7 +95,7 @@ func drawSnapshot(t *rapid.T) (*snapshot.Snapshot, *vgpu.Cluster) {
 			Namespace: in, Name: mark(in, fmt.Sprintf("f-%d", i)), Variants: []snapshot.Variant{{Name: mark(in, "v")}},
 		})
 		refusal := vgpu.Refusal{
-			Reason: vgpu.PromiseBroken, Helps: vgpu.EvictionHelps, Container: mark(in, "c0"), Promised: other.Path(), Beside: []string{other.Path()},
+			Reason: vgpu.PromiseBroken, Helps: vgpu.EvictionHelps, Container: mark(in, "c0"), Promised: other.Path(), Beside: []string{other.Path(), "zqx-gone/p"},
 		}
 		request := &vgpu.Request{Containers: []vgpu.ContainerRequest{{Name: mark(in, "c0"), Slots: 1}}}
 		s.Pending = append(s.Pending, snapshot.Pending{

@@ -158,9 +158,14 @@ func TestOneQuestionAboutAdministrators(t *testing.T) {
 // A caller who has the snapshot gets no body, until the state changes. What it sees of it is what counts.
 func TestNotModified(t *testing.T) {
 	b := newBed()
+	etags := map[string]bool{}
 	for _, coding := range []string{"identity", "gzip"} {
 		first := b.get("user-a", "Accept-Encoding", coding)
 		etag := first.Header().Get("ETag")
+		if etags[etag] {
+			t.Errorf("%s: the ETag %s is that of other bytes, too", coding, etag)
+		}
+		etags[etag] = true
 		b.now = b.now.Add(time.Hour)
 		again := b.get("user-a", "Accept-Encoding", coding, "If-None-Match", etag)
 		if again.Code != http.StatusNotModified || again.Body.Len() != 0 {

@@ -38,6 +38,7 @@ func TestLeader(t *testing.T) {
 		t.Fatal(err)
 	}
 	expect("a moment later", follower, false, holder)
+	expect("a host whose name begins that of the holder", as("host-1", "lease"), false, next)
 	now = now.Add(leaseKept)
 	expect("after a while", follower, true, next)
 }

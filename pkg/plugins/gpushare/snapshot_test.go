@@ -8,7 +8,9 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/tandem-gpu/tandem/pkg/api/v1alpha1"
 	"github.com/tandem-gpu/tandem/pkg/snapshot"
 	"github.com/tandem-gpu/tandem/pkg/vgpu"
 )
@@ -102,6 +104,30 @@ func TestSnapshotOfRefusals(t *testing.T) {
 		}
 		if none, all := c.plugin.SnapshotPending(0, noGang); len(none) != 0 || all != 1 {
 			t.Errorf("%d pods and %d left out of a bound of 0", len(none), all)
+		}
+	})
+}
+
+// What changes of a pod is in the next snapshot, although its shares are the same.
+func TestSnapshotOfAChangedPod(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t, gpuNode("n1", 1))
+		c.createPod(pod("a", 5))
+		c.awaitBound("a")
+		synctest.Wait()
+		c.shownOn("n1")
+		p, err := c.client.CoreV1().Pods("default").Get(t.Context(), "a", metav1.GetOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		p.Labels = map[string]string{v1alpha1.LabelProfile: "bert"}
+		p.ResourceVersion += "1"
+		if _, err := c.client.CoreV1().Pods("default").Update(t.Context(), p, metav1.UpdateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		synctest.Wait()
+		if got := c.plugin.SnapshotNodes(noGang)[0].Pods[0].Workload; got != "bert" {
+			t.Errorf("the workload is %q, want bert", got)
 		}
 	})
 }
