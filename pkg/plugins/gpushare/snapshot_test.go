@@ -114,7 +114,8 @@ func TestSnapshotOfAChangedPod(t *testing.T) {
 		c := newCluster(t, gpuNode("n1", 1))
 		c.createPod(pod("a", 5))
 		c.awaitBound("a")
-		synctest.Wait()
+		c.createPod(pod("b", 8)) // whose cycle computes the occupancy anew: it is the same from now on
+		c.awaitPending("b", "nearest GPU")
 		c.shownOn("n1")
 		p, err := c.client.CoreV1().Pods("default").Get(t.Context(), "a", metav1.GetOptions{})
 		if err != nil {
