@@ -118,7 +118,8 @@ func examples() []example {
 		},
 		{
 			alert: "TandemGPUNodeNotWritten", fires: 23 * time.Minute, labels: n1, // the last success was after three minutes and until four
-			sick: []series{{writes, and(n1, "result", "error"), "0x4 0+1x60"}, {writes, and(n1, "result", "success"), "0+1x4 4x60"}},
+			// The agent tries again after eight minutes.
+			sick: []series{{writes, and(n1, "result", "error"), "0x9 1x7 2x7 3x40"}, {writes, and(n1, "result", "success"), "0+1x4 4x60"}},
 			well: []series{{writes, and(n1, "result", "error"), "0+1x70"}, {writes, and(n1, "result", "success"), "0+1x70"}},
 		},
 		{
@@ -175,7 +176,7 @@ func examples() []example {
 		{
 			alert: "TandemLearnerNotWriting", fires: 33 * time.Minute, // the last one was written after three minutes and until four
 			sick: []series{
-				{learned, and(sched, "result", "failed"), "0x4 0+1x60"}, {learned, and(sched, "result", "written"), "0+1x4 4x60"}, {learned, and(sched, "result", "made"), "0x70"},
+				{learned, and(sched, "result", "failed"), "0x9 1x11 2x11 3x40"}, {learned, and(sched, "result", "written"), "0+1x4 4x60"}, {learned, and(sched, "result", "made"), "0x70"},
 			},
 			well: []series{{learned, and(sched, "result", "failed"), "0x4 0+1x60"}, {learned, and(sched, "result", "written"), "0+1x70"}, {learned, and(sched, "result", "made"), "0x70"}},
 		},
