@@ -13,6 +13,8 @@ type Map struct {
 // MapNode is one node of a Map.
 type MapNode struct {
 	Name string `json:"name"`
+	// Problem says why the node takes no pods with shares; absent where it does, and in the simulator.
+	Problem string `json:"problem,omitempty"`
 	// FreeMilliCPU and FreeMemory are what further pods may use of the host.
 	FreeMilliCPU int64       `json:"free_cpu_milli"`
 	FreeMemory   Bytes       `json:"free_memory_bytes"`
@@ -28,6 +30,8 @@ type MapDevice struct {
 	Slots   Slots  `json:"slots"`
 	Memory  Bytes  `json:"memory_bytes"`
 	Healthy bool   `json:"healthy"`
+	// Reason is a word for why the device is not healthy; absent where nobody says it.
+	Reason string `json:"reason,omitempty"`
 	// Slices with an owner or a hold, the lowest first.
 	Slices []MapSlice `json:"slices"`
 }
