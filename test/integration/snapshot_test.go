@@ -77,6 +77,7 @@ func TestSnapshot(t *testing.T) {
 			}
 		})
 	}
+	t.Run("kubectl tandem", c.kubectl)
 	t.Run("a scheduler that waits for its turn names the one that schedules", func(t *testing.T) { c.follows(t, tokens["auditor"]) })
 }
 

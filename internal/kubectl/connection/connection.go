@@ -1,0 +1,88 @@
+package connection
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+)
+
+// Options say where the scheduler is, and how it is known.
+type Options struct {
+	// Namespace of the scheduler's pods and of the lease, and Name of both: pods have the label app.kubernetes.io/name=Name.
+	Namespace, Name string
+	// Port on which the scheduler's pods serve the snapshot.
+	Port int
+	// Address is the "https://host:port" of a scheduler that is reached without the API server, "" for none.
+	Address string
+	// CAFile has the certificates that vouch for the scheduler's, "" for none; ServerName is the name in the scheduler's certificate.
+	CAFile, ServerName string
+	// Insecure allows Address without CAFile.
+	Insecure bool
+}
+
+// Defaults are the names and the port in deploy/.
+func Defaults() Options {
+	return Options{Namespace: "tandem-system", Name: "tandem-scheduler", Port: 10261, ServerName: "localhost"}
+}
+
+// Check returns an error that names the flag which is missing or too much.
+func (o *Options) Check() error {
+	switch {
+	case o.Address != "" && o.CAFile == "" && !o.Insecure:
+		return errors.New("--scheduler-address needs --scheduler-ca FILE, by which the scheduler's certificate is verified, or " +
+			"--scheduler-insecure: whoever answers at that address gets the token of the kubeconfig")
+	case o.Insecure && o.CAFile != "":
+		return errors.New("--scheduler-insecure and --scheduler-ca exclude each other")
+	case o.Port < 1 || o.Port > 65535:
+		return fmt.Errorf("--scheduler-port: %d, legal are 1 to 65535", o.Port)
+	}
+	return nil
+}
+
+// Step says what is done now, for people who wait.
+type Step func(what string)
+
+// Snapshot returns the bytes of the snapshot. Its errors say what is missing and what helps.
+func Snapshot(ctx context.Context, config *rest.Config, o Options, step Step) ([]byte, error) {
+	if config.Impersonate.UserName != "" {
+		return nil, errors.New("get snapshot: the scheduler ignores --as, and would answer for the user of the kubeconfig: " +
+			"use a kubeconfig or a --token of the other user")
+	}
+	if o.Address != "" {
+		step("asking the scheduler at " + o.Address)
+		return ask(ctx, config, o, o.Address)
+	}
+	client, err := kubernetes.NewForConfig(config)
+	if err != nil {
+		return nil, fmt.Errorf("get snapshot: %w", err)
+	}
+	step("looking for the scheduler that schedules")
+	pods, err := candidates(ctx, client, &o)
+	if err != nil {
+		return nil, fmt.Errorf("get snapshot: %w", err)
+	}
+	var last error
+	for i := range pods {
+		step(fmt.Sprintf("forwarding a port to the pod %s/%s (%d of %d)", o.Namespace, pods[i], i+1, len(pods)))
+		raw, err := through(ctx, config, o, pods[i], step)
+		if err == nil || !errors.Is(err, errNotLeader) {
+			return raw, err
+		}
+		last = err
+	}
+	return nil, last
+}
+
+// through asks one pod of the scheduler.
+func through(ctx context.Context, config *rest.Config, o Options, pod string, step Step) ([]byte, error) {
+	port, stop, err := forward(ctx, config, &o, pod)
+	if err != nil {
+		return nil, fmt.Errorf("get snapshot: %w", err)
+	}
+	defer stop()
+	step(fmt.Sprintf("asking the pod %s/%s for the snapshot", o.Namespace, pod))
+	return ask(ctx, config, o, fmt.Sprintf("https://127.0.0.1:%d", port))
+}

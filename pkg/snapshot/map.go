@@ -1,0 +1,74 @@
+package snapshot
+
+import (
+	"cmp"
+	"slices"
+
+	"github.com/tandem-gpu/tandem/pkg/vgpu"
+)
+
+// Map returns the picture of the nodes and of the pods that wait, those that have waited longest first. Its seconds count from
+// 1970-01-01T00:00:00Z. Members of a gang that wait are one entry.
+func (s *Snapshot) Map() (vgpu.Map, error) {
+	c, err := s.Cluster()
+	if err != nil {
+		return vgpu.Map{}, err
+	}
+	m := vgpu.MapOf(c.Nodes())
+	m.AtSeconds = float64(s.At.Unix())
+	for i := range m.Nodes {
+		n := &s.Nodes[i]
+		m.Nodes[i].Problem = n.Problem
+		for k := range n.Devices {
+			m.Nodes[i].Devices[k].Reason = n.Devices[k].Reason
+		}
+	}
+	m.Pending = s.waiting()
+	return m, nil
+}
+
+// waiting returns the pods and the gangs that wait.
+func (s *Snapshot) waiting() []vgpu.MapPending {
+	all, gangs := []vgpu.MapPending{}, map[GangName]int{}
+	for i := range s.Pending {
+		p := &s.Pending[i]
+		one := vgpu.MapPending{Pod: p.Path(), UID: p.UID, Reason: p.reason()}
+		if !p.Since.IsZero() {
+			one.SinceSeconds = float64(p.Since.Unix())
+		}
+		if r := s.ToPlace(p, 0); r != nil {
+			one.Slots = r.PeakSlots()
+		}
+		if p.Gang == nil {
+			all = append(all, one)
+			continue
+		}
+		at, known := gangs[*p.Gang]
+		if !known {
+			at = len(all)
+			gangs[*p.Gang] = at
+			one.Pod, one.Members = (&Name{Namespace: p.Gang.Namespace, Name: p.Gang.Name}).Path(), 1
+			all = append(all, one)
+			continue
+		}
+		all[at].Members++
+		all[at].Slots = vgpu.Sum(all[at].Slots, one.Slots)
+		all[at].SinceSeconds = min(all[at].SinceSeconds, one.SinceSeconds)
+		all[at].Reason = cmp.Or(all[at].Reason, one.Reason)
+	}
+	slices.SortFunc(all, func(a, b vgpu.MapPending) int {
+		return cmp.Or(cmp.Compare(a.SinceSeconds, b.SinceSeconds), cmp.Compare(a.Pod, b.Pod), cmp.Compare(a.UID, b.UID))
+	})
+	return all
+}
+
+// reason returns the sentence or, where that is left out, the word for why a pod waits.
+func (p *Pending) reason() string {
+	switch {
+	case p.Refused == nil:
+		return "not tried yet"
+	case p.Refused.Message == "" && p.Refused.Nearest != nil:
+		return string(p.Refused.Nearest.Reason)
+	}
+	return p.Refused.Message
+}
