@@ -70,7 +70,7 @@ test-gateway: tested-with ## send requests through traefik to inference fleets, 
 HISTORIES ?= 10000 # of gangs, of four kinds: 7 to 15 minutes each on two cores
 properties: ## run the property tests with 10,000 cases each
 	RAPID_CHECKS=10000 go test -timeout 60m -run 'Property|Law' ./pkg/vgpu/... ./pkg/fragmentation/... ./pkg/interference/... ./pkg/placement/... \
-		./pkg/gang/... ./pkg/preemption/... ./pkg/elastic/... ./pkg/traffic/... ./pkg/notebook ./evaluation/mig/... ./internal/agent/health ./internal/agent/telemetry
+		./pkg/gang/... ./pkg/preemption/... ./pkg/elastic/... ./pkg/traffic/... ./pkg/notebook ./pkg/why ./evaluation/mig/... ./internal/agent/health ./internal/agent/telemetry
 	go test -timeout 120m -run Histories ./test/gangs -histories=$(HISTORIES)
 
 faults: tested-with ## 200 random sequences of faults on nodes (minutes); as root full disks too

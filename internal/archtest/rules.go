@@ -20,6 +20,7 @@ var core = map[string][]string{
 	"notebook":      nil,
 	"reservation":   {"vgpu", "gang"},
 	"snapshot":      {"vgpu"},
+	"why":           {"vgpu", "placement", "gang", "preemption", "snapshot"},
 	"sim": {
 		"vgpu", "fragmentation", "interference", "placement", "gang", "reservation", "preemption", "elastic", "traffic", "snapshot",
 	},

@@ -50,6 +50,30 @@ func (c *snapshotCluster) kubectl(t *testing.T) {
 			expectNames(t, s, "team-a/train:3", "team-b/hidden-infer:5")
 		})
 	}
+	t.Run("the map and the reason of a caller who sees one namespace", func(t *testing.T) {
+		reader, err := c.plane.ServiceAccount(life(t), "default", "reader")
+		if err != nil {
+			t.Fatal(err)
+		}
+		code, out, errs := c.tandem(reader, "map")
+		if code != 0 || !strings.Contains(out, "team-a/train") || !strings.Contains(out, "another team") || strings.Contains(out, "hidden") {
+			t.Errorf("exit code %d: %s%s", code, out, errs)
+		}
+		code, out, errs = c.tandem(reader, "why", "train", "-n", "team-a")
+		if code != 0 || !strings.Contains(out, "team-a/train runs on ") {
+			t.Errorf("exit code %d: %s%s", code, out, errs)
+		}
+		code, out, errs = c.tandem(reader, "why", "hidden-waits", "-n", "team-b")
+		if code != command.Failed || out != "" || !strings.Contains(errs, "you may not see the pods of all namespaces") {
+			t.Errorf("exit code %d: %s%s", code, out, errs)
+		}
+	})
+	t.Run("the reason of a pod that waits", func(t *testing.T) {
+		code, out, errs := c.tandem(auditor, "why", "hidden-waits", "-n", "team-b")
+		if code != 0 || !strings.HasPrefix(out, "team-b/hidden-waits waits: ") || !strings.Contains(out, "What to change: ") {
+			t.Errorf("exit code %d: %s%s", code, out, errs)
+		}
+	})
 }
 
 // tandem runs a command of kubectl tandem, and returns its exit code and what it wrote.

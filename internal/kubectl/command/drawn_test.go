@@ -137,6 +137,9 @@ func pending(name string, values map[string]string) (*snapshot.Pending, error) {
 	for _, m := range strings.FieldsFunc(values["models"], func(r rune) bool { return r == '|' }) {
 		p.Request.Models = append(p.Request.Models, snapshot.ModelRequest{Model: m})
 	}
+	if values["refused"] == "never" {
+		return p, nil
+	}
 	p.Refused = &snapshot.Refused{Message: strings.ReplaceAll(values["message"], "_", " ")}
 	for _, r := range strings.FieldsFunc(values["refused"], func(r rune) bool { return r == ',' }) {
 		reason, n, _ := strings.Cut(r, ":")

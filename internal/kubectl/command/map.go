@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 	"k8s.io/apimachinery/pkg/util/duration"
 
+	"github.com/tandem-gpu/tandem/internal/kubectl/wording"
 	"github.com/tandem-gpu/tandem/internal/picture"
 	"github.com/tandem-gpu/tandem/pkg/snapshot"
 	"github.com/tandem-gpu/tandem/pkg/vgpu"
@@ -181,17 +182,6 @@ func namespaceOf(pod string) string {
 	return snapshot.NameOf(pod, "").Namespace
 }
 
-// hidden is what a pod is called whose namespace the caller may not read.
-const hidden = "another team"
-
-// shown returns how people are told of a pod or a gang.
-func shown(pod string) string {
-	if n := snapshot.NameOf(pod, ""); n.Namespace == snapshot.Other && strings.HasPrefix(n.Name, snapshot.Other+":") {
-		return hidden
-	}
-	return pod
-}
-
 // draw writes the page for people.
 func (p *page) draw(b *strings.Builder, paint picture.Paint, all bool, f *filter) {
 	at := time.Unix(int64(p.AtSeconds), 0).UTC()
@@ -203,7 +193,7 @@ func (p *page) draw(b *strings.Builder, paint picture.Paint, all bool, f *filter
 			d := &n.Devices[k]
 			d.Slices = slices.Clone(d.Slices)
 			for j := range d.Slices {
-				d.Slices[j].Pod = shown(d.Slices[j].Pod)
+				d.Slices[j].Pod = wording.Name(d.Slices[j].Pod)
 			}
 		}
 		paint.Node(b, &n)
@@ -215,27 +205,19 @@ func (p *page) draw(b *strings.Builder, paint picture.Paint, all bool, f *filter
 		fmt.Fprintf(b, "\nno GPU is to be shown: the filters let %d through, and --skip leaves out %d\n", p.filtered, f.skip)
 	}
 	if p.GPUsLeft > 0 {
-		fmt.Fprintf(b, "\n%s more: --skip %d shows the next, --limit 0 all; --node, --namespace, --model and --only narrow them down\n", count(p.GPUsLeft, "GPU"), f.skip+p.shown)
+		fmt.Fprintf(b, "\n%s more: --skip %d shows the next, --limit 0 all; --node, --namespace, --model and --only narrow them down\n", wording.Count(p.GPUsLeft, "GPU"), f.skip+p.shown)
 	}
 	fmt.Fprintf(b, "\nwaiting: %d\n", len(p.Pending)+p.PodsLeft)
 	for _, w := range p.Pending {
-		who := shown(w.Pod)
+		who := wording.Name(w.Pod)
 		if w.Members > 0 {
-			who = fmt.Sprintf("gang %s, %s", who, count(w.Members, "pod"))
+			who = fmt.Sprintf("gang %s, %s", who, wording.Count(w.Members, "pod"))
 		}
 		fmt.Fprintln(b, strings.TrimRight(fmt.Sprintf("  %s, for %s: %s", who, age(at, w.SinceSeconds), w.Reason), ": "))
 	}
 	if p.PodsLeft > 0 {
 		fmt.Fprintf(b, "  and %d more\n", p.PodsLeft)
 	}
-}
-
-// count writes a number of things.
-func count(n int, thing string) string {
-	if n == 1 {
-		return "1 " + thing
-	}
-	return fmt.Sprintf("%d %ss", n, thing)
 }
 
 // age returns how long ago a second was.

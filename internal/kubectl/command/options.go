@@ -74,6 +74,14 @@ func (o *options) kubeconfigs() clientcmd.ClientConfig {
 	return clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, &o.overrides)
 }
 
+// namespace returns the namespace of the flag, else that of the kubeconfig. A snapshot from a file does not need the kubeconfig.
+func (o *options) namespace() string {
+	if name, _, err := o.kubeconfigs().Namespace(); err == nil && name != "" {
+		return name
+	}
+	return "default"
+}
+
 // line starts to say what takes its time, unless nobody looks.
 func (o *options) line() *progress.Line {
 	if o.quiet || !o.streams.ErrsTerminal {

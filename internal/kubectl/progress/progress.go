@@ -20,6 +20,7 @@ const every = 500 * time.Millisecond
 type Line struct {
 	out    io.Writer
 	stop   chan struct{}
+	closed sync.Once
 	ended  sync.WaitGroup
 	mu     sync.Mutex
 	doing  string
@@ -44,9 +45,9 @@ func (l *Line) Step(doing string) {
 	l.doing, l.number = doing, l.number+1
 }
 
-// Close wipes the line.
+// Close wipes the line. It may be called again.
 func (l *Line) Close() {
-	close(l.stop)
+	l.closed.Do(func() { close(l.stop) })
 	l.ended.Wait()
 }
 

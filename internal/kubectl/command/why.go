@@ -1,0 +1,221 @@
+package command
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/tandem-gpu/tandem/internal/kubectl/wording"
+	"github.com/tandem-gpu/tandem/internal/spelling"
+	"github.com/tandem-gpu/tandem/pkg/snapshot"
+	"github.com/tandem-gpu/tandem/pkg/vgpu"
+	"github.com/tandem-gpu/tandem/pkg/why"
+)
+
+// found is the answer of why: of pods that wait, and of pods that have their devices.
+type found struct {
+	Waits []*why.Answer `json:"waits"`
+	Runs  []running     `json:"runs"`
+}
+
+// running is a pod with devices.
+type running struct {
+	snapshot.Pod
+	Node string `json:"node"`
+}
+
+func (o *options) whyCommand() *cobra.Command {
+	var as form
+	c := &cobra.Command{
+		Use:   "why POD|gang/NAME|job/NAME",
+		Short: "Says why a pod or a gang waits, and what would help",
+		Long: `Says why a pod or a gang waits, and what would help.
+
+First comes one sentence, then the nodes by what refuses the pod there and the nearest miss, then changes after which it would fit:
+each has been tried on the snapshot with the scheduler's own decisions. job/NAME stands for the pods whose names begin with NAME-,
+as a Job and a JobSet name theirs.`,
+		Example: `  kubectl tandem why train-0 -n team-a
+  kubectl tandem why gang/train -o wide
+  kubectl tandem why job/night --snapshot now.json -o json`,
+		Args: func(c *cobra.Command, args []string) error {
+			if len(args) != 1 {
+				return usage("why wants one POD, gang/NAME or job/NAME, has %d arguments; see %s --help", len(args), c.CommandPath())
+			}
+			return nil
+		},
+		ValidArgsFunction: o.completePods,
+		RunE: func(c *cobra.Command, args []string) error {
+			if err := o.check(); err != nil {
+				return err
+			}
+			line := o.line()
+			defer line.Close()
+			s, _, err := o.read(c.Context(), line)
+			if err != nil {
+				return err
+			}
+			line.Step("trying what would help")
+			f, err := find(s, o.namespace(), args[0])
+			line.Close()
+			if err != nil {
+				return err
+			}
+			return o.writeFound(s, f, as)
+		},
+	}
+	as.addTo(c)
+	return c
+}
+
+// completePods proposes the pods and gangs that wait, of a snapshot in a file: the shell waits for the answer, so no scheduler is
+// asked.
+func (o *options) completePods(c *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
+	if len(args) > 0 || o.file == "" || o.file == "-" {
+		return nil, cobra.ShellCompDirectiveNoFileComp
+	}
+	line := o.line()
+	defer line.Close()
+	s, _, err := o.read(c.Context(), line)
+	if err != nil {
+		return nil, cobra.ShellCompDirectiveNoFileComp
+	}
+	return known(s, o.namespace()), cobra.ShellCompDirectiveNoFileComp
+}
+
+// find answers a question about a pod, a gang or a job.
+func find(s *snapshot.Snapshot, namespace, what string) (*found, error) {
+	kind, name, ok := strings.Cut(what, "/")
+	if !ok {
+		kind, name = "pod", what
+	}
+	matches := func(n *snapshot.Name, _ *snapshot.GangName) bool { return n.Namespace == namespace && n.Name == name }
+	switch kind {
+	case "pod", "pods", "po":
+	case "gang", "podgroup":
+		matches = func(_ *snapshot.Name, g *snapshot.GangName) bool {
+			return g != nil && g.Namespace == namespace && g.Name == name
+		}
+	case "job":
+		matches = func(n *snapshot.Name, _ *snapshot.GangName) bool {
+			return n.Namespace == namespace && strings.HasPrefix(n.Name, name+"-")
+		}
+	default:
+		return nil, usage("%q: legal are POD, pod/NAME, gang/NAME and job/NAME", what)
+	}
+	f, err := search(s, matches)
+	if err != nil {
+		return nil, err
+	}
+	if len(f.Waits)+len(f.Runs) == 0 {
+		return nil, missing(s, namespace, kind, name)
+	}
+	return f, nil
+}
+
+// search returns the answers about the pods that match. Members of one gang have one answer.
+func search(s *snapshot.Snapshot, matches func(*snapshot.Name, *snapshot.GangName) bool) (*found, error) {
+	f, gangs := &found{Waits: []*why.Answer{}, Runs: []running{}}, map[snapshot.GangName]bool{}
+	for i := range s.Nodes {
+		for k := range s.Nodes[i].Pods {
+			if p := &s.Nodes[i].Pods[k]; matches(&p.Name, p.Gang) {
+				f.Runs = append(f.Runs, running{*p, s.Nodes[i].Name})
+			}
+		}
+	}
+	for i := range s.Pending {
+		p := &s.Pending[i]
+		if !matches(&p.Name, p.Gang) || p.Gang != nil && gangs[*p.Gang] {
+			continue
+		}
+		var a *why.Answer
+		var err error
+		if p.Gang != nil {
+			gangs[*p.Gang] = true
+			a, err = why.Gang(s, *p.Gang)
+		} else {
+			a, err = why.Pod(s, p.UID)
+		}
+		if err != nil {
+			return nil, err
+		}
+		f.Waits = append(f.Waits, a)
+	}
+	slices.SortFunc(f.Runs, func(a, b running) int { return cmp.Or(cmp.Compare(a.Path(), b.Path()), cmp.Compare(a.UID, b.UID)) })
+	slices.SortFunc(f.Waits, func(a, b *why.Answer) int { return cmp.Compare(a.Pods[0].Path(), b.Pods[0].Path()) })
+	return f, nil
+}
+
+// missing is the error for something that the snapshot does not have.
+func missing(s *snapshot.Snapshot, namespace, kind, name string) error {
+	text := fmt.Sprintf("the snapshot has no %s %s in the namespace %s: it does not exist, has ended, asks for no vGPUs, or has another scheduler", kind, name, namespace)
+	if s.PendingLeftOut > 0 {
+		text += fmt.Sprintf("; %s that wait are left out of the snapshot", wording.Count(s.PendingLeftOut, "pod"))
+	}
+	if s.Redacted {
+		text += "; you may not see the pods of all namespaces"
+	}
+	names := known(s, namespace)
+	for i := range names {
+		names[i] = strings.TrimPrefix(names[i], kind+"/")
+	}
+	if near, ok := spelling.Nearest(name, names); ok {
+		text += fmt.Sprintf("; there is %s", near)
+	}
+	return errors.New(text)
+}
+
+// known returns the names of the pods and gangs of a namespace, as why takes them.
+func known(s *snapshot.Snapshot, namespace string) []string {
+	var all []string
+	add := func(n *snapshot.Name, g *snapshot.GangName) {
+		if n.Namespace == namespace {
+			all = append(all, n.Name)
+		}
+		if g != nil && g.Namespace == namespace {
+			all = append(all, "gang/"+g.Name)
+		}
+	}
+	for i := range s.Pending {
+		add(&s.Pending[i].Name, s.Pending[i].Gang)
+	}
+	for i := range s.Nodes {
+		for k := range s.Nodes[i].Pods {
+			add(&s.Nodes[i].Pods[k].Name, s.Nodes[i].Pods[k].Gang)
+		}
+	}
+	slices.Sort(all)
+	return slices.Compact(all)
+}
+
+func (o *options) writeFound(s *snapshot.Snapshot, f *found, as form) error {
+	if as.forPrograms() {
+		return as.write(o.streams.Out, f)
+	}
+	var parts []string
+	for _, a := range f.Waits {
+		text := wording.Answer(a, as == wide)
+		if as == wide {
+			text += said(s, a.Pods[0].UID)
+		}
+		parts = append(parts, text)
+	}
+	for i := range f.Runs {
+		parts = append(parts, wording.Runs(&f.Runs[i].Pod, f.Runs[i].Node, s.At))
+	}
+	_, err := fmt.Fprint(o.streams.Out, strings.Join(parts, "\n"))
+	return err
+}
+
+// said returns what the scheduler wrote into the condition of a pod.
+func said(s *snapshot.Snapshot, uid vgpu.UID) string {
+	for i := range s.Pending {
+		if p := &s.Pending[i]; p.UID == uid && p.Refused != nil && p.Refused.Message != "" {
+			return "\nThe scheduler said at the last attempt: " + p.Refused.Message + "\n"
+		}
+	}
+	return ""
+}

@@ -1,0 +1,292 @@
+// Package wording writes for people what package why found out.
+package wording
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"k8s.io/apimachinery/pkg/util/duration"
+
+	"github.com/tandem-gpu/tandem/pkg/api/v1alpha1"
+	"github.com/tandem-gpu/tandem/pkg/snapshot"
+	"github.com/tandem-gpu/tandem/pkg/vgpu"
+	"github.com/tandem-gpu/tandem/pkg/why"
+)
+
+// hidden is what a pod is called whose namespace the reader may not see.
+const hidden = "another team"
+
+// Name returns how people are told of a pod or a gang, "namespace/name".
+func Name(path string) string {
+	if n := snapshot.NameOf(path, ""); n.Namespace == snapshot.Other && strings.HasPrefix(n.Name, snapshot.Other+":") {
+		return hidden
+	}
+	return path
+}
+
+// Count writes a number of things.
+func Count(n int, thing string) string {
+	if n == 1 {
+		return "1 " + thing
+	}
+	return fmt.Sprintf("%d %ss", n, thing)
+}
+
+// reasons are what refuses a pod on a node, in words.
+var reasons = map[string]string{
+	string(vgpu.IllegalSlots):             "its slots are more than a device's and no multiple of them",
+	string(vgpu.MemoryAboveDevice):        "no device has so much memory",
+	string(vgpu.ComputeLimitBelowRequest): "its compute limit is below its request there",
+	string(vgpu.MemoryLimitBelowRequest):  "its memory limit is below its request there",
+	string(vgpu.LimitAboveDevice):         "its limit is above what a device has",
+	string(vgpu.TooFewDevices):            "the node has fewer devices than it asks for",
+	string(vgpu.NoShareFits):              "no healthy device has the slots, memory or MPS clients free",
+	string(vgpu.NoWholeDevices):           "too few healthy devices are wholly free",
+	string(vgpu.NoTogether):               "its containers fit alone, and not together",
+	string(vgpu.NoAllowedModel):           "no device is of a model that it may use",
+	string(vgpu.PromiseBroken):            "a promised slowdown would break",
+	string(vgpu.NoDevices):                "the node has no devices",
+	why.HostFull:                          "the host has too little CPU or memory free",
+	why.Stray:                             "pods without an assignment hold the node's slots",
+}
+
+// Reason returns the words for a reason of an answer. The problems of nodes are words already.
+func Reason(reason string) string {
+	if words, ok := reasons[reason]; ok {
+		return words
+	}
+	return reason
+}
+
+// Answer writes why pods wait. The first line is one sentence.
+func Answer(a *why.Answer, all bool) string {
+	var b strings.Builder
+	b.WriteString(sentence(a) + "\n")
+	refused(&b, a)
+	if len(a.Changes) > 0 {
+		b.WriteString("\nTried on the snapshot, each alone; " + subject(a) + " would fit\n")
+		for i := range a.Changes {
+			fmt.Fprintf(&b, "  %s\n", change(a, &a.Changes[i]))
+			if all {
+				where(&b, a.Changes[i].Places)
+			}
+		}
+	} else if len(a.Fits) == 0 {
+		b.WriteString("\nNo change that was tried makes it fit: less memory, fewer slots, other models, pods and kept room that go, devices that recover.\n")
+	}
+	unknowns(&b, a)
+	if help := advice(a); help != "" {
+		b.WriteString("\nWhat to change: " + help + "\n")
+	}
+	return b.String()
+}
+
+// subject names who waits.
+func subject(a *why.Answer) string {
+	if a.Gang != nil {
+		return "gang " + Name(a.Gang.Namespace+"/"+a.Gang.Name)
+	}
+	return Name(a.Pods[0].Path())
+}
+
+// sentence says in one sentence why pods wait.
+func sentence(a *why.Answer) string {
+	who := subject(a)
+	switch {
+	case slices.Contains(a.Unknown, why.Attempts):
+		return fmt.Sprintf("%s waits: the scheduler has not tried it yet.", who)
+	case len(a.Fits) > 0 && len(a.Others) > 0:
+		return fmt.Sprintf("%s waits although devices and a host have room for it: other plugins of the scheduler refused nodes at the last attempt.", who)
+	case len(a.Fits) > 0 && slices.Contains(a.Unknown, why.Slowdowns):
+		return fmt.Sprintf("%s waits although devices have room for it: a promised slowdown may keep it away from there, or the scheduler has not tried it since.", who)
+	case len(a.Fits) > 0:
+		return fmt.Sprintf("%s has room on %s: the scheduler has not tried it since the room became free.", who, a.Fits[0].Node)
+	case len(a.Nodes) == 0 && a.Gang == nil:
+		return who + " waits: the cluster has no node with GPUs."
+	case a.Gang != nil && len(a.Pods) > 1:
+		return fmt.Sprintf("%s waits: there is no room for enough of its %s together.", who, Count(len(a.Pods), "pod"))
+	case len(a.Nodes) == 0:
+		return fmt.Sprintf("%s waits: there is no room for the pods that it lacks.", who)
+	}
+	most := a.Nodes[0]
+	if a.Miss != nil { // the reason where the least is missing says more than the most frequent one
+		most = a.Nodes[slices.IndexFunc(a.Nodes, func(n snapshot.RefusedNodes) bool { return n.Reason == string(a.Miss.Reason) })]
+	}
+	return fmt.Sprintf("%s waits: on %s %s.", who, Count(most.Nodes, "node"), Reason(most.Reason))
+}
+
+// refused writes how many nodes refuse the pod for which reason, and the nearest miss.
+func refused(b *strings.Builder, a *why.Answer) {
+	if len(a.Nodes) > 0 {
+		b.WriteString("\nNodes that refuse " + Name(a.Pods[0].Path()) + "\n")
+	}
+	for _, n := range a.Nodes {
+		fmt.Fprintf(b, "  %d: %s\n", n.Nodes, Reason(n.Reason))
+	}
+	for _, n := range a.Others {
+		fmt.Fprintf(b, "  %d at the last attempt: the plugin %s of the scheduler\n", n.Nodes, n.Reason)
+	}
+	if a.Miss != nil {
+		fmt.Fprintf(b, "Nearest miss: %s\n", a.Miss)
+	}
+}
+
+// change writes a change that helps.
+func change(a *why.Answer, c *why.Change) string {
+	each := ""
+	if a.Gang != nil && len(a.Pods) > 1 {
+		each = " in each pod"
+	}
+	switch c.Kind {
+	case why.LessMemory:
+		return fmt.Sprintf("at %v of GPU memory%s", c.Memory, each)
+	case why.FewerSlots:
+		return fmt.Sprintf("with %s%s", Count(int(c.Slots), "slot"), each)
+	case why.AnyModel:
+		return "if it might use " + strings.Join(c.Models, ", ") + " too, with the slots of its request"
+	case why.FewerMembers:
+		return fmt.Sprintf("if %s were enough", Count(c.Members, "member"))
+	case why.DevicesRecover:
+		return "once " + strings.Join(c.Devices, ", ") + " can be used again"
+	case why.HoldsEnd:
+		return fmt.Sprintf("if the scheduler kept no room for %s%s", leaving(c.Leave), until(c.Leave))
+	}
+	return fmt.Sprintf("if %s would leave: %s; %s", Count(len(c.Leave), "pod"), leaving(c.Leave), notDone(c.Leave))
+}
+
+// most is how many names of pods a line has.
+const most = 4
+
+// leaving names pods, and counts those of others.
+func leaving(pods []why.Leaving) string {
+	var names []string
+	others := 0
+	for i := range pods {
+		if name := Name(pods[i].Path()); name == hidden || len(names) == most {
+			others++
+		} else {
+			names = append(names, name)
+		}
+	}
+	hiddenOnly := slices.IndexFunc(pods, func(l why.Leaving) bool { return Name(l.Path()) != hidden }) < 0
+	switch {
+	case others > 0 && hiddenOnly:
+		names = append(names, fmt.Sprintf("%s of other teams", Count(others, "pod")))
+	case others > 0:
+		names = append(names, Count(others, "more pod"))
+	}
+	return strings.Join(names, ", ")
+}
+
+// until says by when the present users of kept room have ended, where that is known of all.
+func until(holds []why.Leaving) string {
+	latest := int64(0)
+	for i := range holds {
+		if holds[i].Until == 0 {
+			return ""
+		}
+		latest = max(latest, holds[i].Until)
+	}
+	return ", which waits for others to end by " + time.Unix(latest, 0).UTC().Format(time.RFC3339)
+}
+
+// notDone says why the scheduler does not make this room by itself.
+func notDone(pods []why.Leaving) string {
+	highest, higher, already := int32(0), false, true
+	for i := range pods {
+		already = already && pods[i].Already
+		if pods[i].Higher && (!higher || pods[i].Priority > highest) {
+			highest, higher = pods[i].Priority, true
+		}
+	}
+	switch {
+	case already:
+		return "they are being evicted already"
+	case higher:
+		return fmt.Sprintf("not done because the priority of one of them, %d, is not below that of the pod that waits", highest)
+	}
+	return "lower priorities, so the scheduler does it unless preemption is off, limited, or guards one of them"
+}
+
+// where lists the places after a change.
+func where(b *strings.Builder, places []why.Place) {
+	for _, p := range places {
+		devices := make([]string, 0, len(p.Devices))
+		for _, d := range p.Devices {
+			devices = append(devices, string(d))
+		}
+		fmt.Fprintf(b, "    %s on %s: %s\n", Name(p.Pod), p.Node, strings.Join(devices, ", "))
+	}
+}
+
+// notKnown says what the snapshot does not have.
+var notKnown = map[why.Unknown]string{
+	why.Slowdowns:    "how workloads slow each other down: promises of max-slowdown were not tried, and may refuse what is said to fit",
+	why.OtherPlugins: "which nodes other plugins refused: what is said to fit may be on one of them",
+	why.Topology:     "labels of nodes: a gang that has to be close together may find no room where it is said to fit",
+	why.Attempts:     "what the scheduler finds when it tries: CPU and memory of hosts may be out of date",
+	why.Guards:       "which pods are protected from eviction, and disruption budgets",
+}
+
+func unknowns(b *strings.Builder, a *why.Answer) {
+	if len(a.Unknown) > 0 {
+		b.WriteString("\nNot in the snapshot\n")
+	}
+	for _, u := range a.Unknown {
+		fmt.Fprintf(b, "  %s\n", notKnown[u])
+	}
+}
+
+// advice says what the owner of the pods can do first.
+func advice(a *why.Answer) string {
+	for i := range a.Changes {
+		c := &a.Changes[i]
+		switch c.Kind {
+		case why.LessMemory:
+			return fmt.Sprintf("set %s of the container to %v or less, if it needs no more.", v1alpha1.ResourceMemory, c.Memory)
+		case why.FewerSlots:
+			return fmt.Sprintf("set %s of the container to %d, if it can do with that.", v1alpha1.ResourceVGPU, c.Slots)
+		case why.AnyModel:
+			return "allow more GPU models."
+		case why.FewerMembers:
+			return fmt.Sprintf("let the gang begin with %s.", Count(c.Members, "member"))
+		case why.PodsLeave:
+			return "give it a higher priority class, or wait until pods end."
+		case why.HoldsEnd:
+			return "wait, or give it a higher priority class."
+		case why.DevicesRecover:
+			return "have the devices repaired: the GPUNode of the node says what ails them."
+		}
+	}
+	switch {
+	case len(a.Fits) > 0 && len(a.Others) > 0:
+		return "look at selectors, taints, affinities, CPU and memory: the events of the pod have the sentences of the other plugins."
+	case slices.ContainsFunc(a.Nodes, func(n snapshot.RefusedNodes) bool { return n.Reason == why.HostFull }):
+		return "the CPU and memory that it asks of the host."
+	case len(a.Fits) == 0 && a.Miss != nil && a.Miss.Helps == vgpu.NothingHelps:
+		return "the request: these nodes can never meet it."
+	}
+	return ""
+}
+
+// Runs writes where a pod is.
+func Runs(p *snapshot.Pod, node string, at time.Time) string {
+	var b strings.Builder
+	state := "runs"
+	if p.Reserved {
+		state = "has its devices and is being bound"
+	}
+	fmt.Fprintf(&b, "%s %s on %s", Name(p.Path()), state, node)
+	if !p.Since.IsZero() {
+		fmt.Fprintf(&b, ", for %s", duration.HumanDuration(max(0, at.Sub(p.Since))))
+	}
+	b.WriteString(".\n")
+	for _, c := range p.Containers {
+		for _, d := range c.Devices {
+			fmt.Fprintf(&b, "  %s: %s and %v of %s\n", c.Name, Count(int(c.Slots), "slot"), c.MemoryBytes, d)
+		}
+	}
+	return b.String()
+}

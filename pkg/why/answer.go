@@ -1,0 +1,116 @@
+package why
+
+import (
+	"github.com/tandem-gpu/tandem/pkg/snapshot"
+	"github.com/tandem-gpu/tandem/pkg/vgpu"
+)
+
+// Answer is why one pod, or the members of a gang, wait.
+type Answer struct {
+	// Pods that wait, and Gang that they belong to, nil for a single pod.
+	Pods []snapshot.Name    `json:"pods"`
+	Gang *snapshot.GangName `json:"gang,omitempty"`
+	// Fits are the places that devices and hosts have for the pods as they are. Where there are some, something else refuses them.
+	Fits []Place `json:"fits,omitempty"`
+	// Nodes counts the nodes by what refuses the first pod there: a reason of package vgpu, a reason of this package, or the problem
+	// of the node. Sorted, the most frequent first.
+	Nodes []snapshot.RefusedNodes `json:"nodes"`
+	// Nearest is the nearest miss of the first pod on devices, nil where there is none.
+	Nearest *snapshot.Refusal `json:"nearest,omitempty"`
+	// Miss is Nearest with its sentence.
+	Miss *vgpu.Refusal `json:"-"`
+	// Changes that were tried and help, each alone.
+	Changes []Change `json:"changes"`
+	// Unknown is what the snapshot does not have, and what counts for these pods.
+	Unknown []Unknown `json:"unknown,omitempty"`
+	// Others counts the nodes that other plugins of the scheduler refused at the last attempt, by plugin.
+	Others []snapshot.RefusedNodes `json:"others,omitempty"`
+}
+
+// Reasons of nodes beside those of package vgpu.
+const (
+	// HostFull: the node's host has too little CPU or memory.
+	HostFull = "HostFull"
+	// Stray: pods without an assignment hold the node's slots.
+	Stray = "StraySlots"
+)
+
+// Place is a node with the devices of a pod.
+type Place struct {
+	Pod     string          `json:"pod"`
+	Node    string          `json:"node"`
+	Devices []vgpu.DeviceID `json:"devices"`
+}
+
+// Kind names a change.
+type Kind string
+
+// Kinds of changes, in the order of Answer.Changes.
+const (
+	// LessMemory: the pods ask for Memory in the container that asks for the most.
+	LessMemory Kind = "LessMemory"
+	// FewerSlots: the pods ask for Slots in the container that asks for the most.
+	FewerSlots Kind = "FewerSlots"
+	// AnyModel: the pods may use all GPU models.
+	AnyModel Kind = "AnyModel"
+	// FewerMembers: a gang of Members has room.
+	FewerMembers Kind = "FewerMembers"
+	// PodsLeave: Leave leave.
+	PodsLeave Kind = "PodsLeave"
+	// HoldsEnd: the scheduler no longer keeps the room of Leave.
+	HoldsEnd Kind = "HoldsEnd"
+	// DevicesRecover: Devices are healthy again.
+	DevicesRecover Kind = "DevicesRecover"
+)
+
+// Change is something that was tried, and after which the pods fit.
+type Change struct {
+	Kind Kind `json:"kind"`
+	// Memory of the container, for LessMemory: the most of whole GiB that fits.
+	Memory vgpu.Bytes `json:"memoryBytes,omitempty"`
+	// Slots of the container, for FewerSlots: the most that fit.
+	Slots vgpu.Slots `json:"slots,omitempty"`
+	// Members, for FewerMembers: the most that fit.
+	Members int `json:"members,omitempty"`
+	// Models that the places have, for AnyModel.
+	Models []string `json:"models,omitempty"`
+	// Leave are pods, for PodsLeave and HoldsEnd; none of them is superfluous.
+	Leave []Leaving `json:"leave,omitempty"`
+	// Devices that have to recover, by node and name.
+	Devices []string `json:"devices,omitempty"`
+	// Places of the pods then.
+	Places []Place `json:"places"`
+
+	request []vgpu.Request
+	assigns []vgpu.Assignment
+}
+
+// Leaving is a pod that would have to leave, or whose hold would have to end.
+type Leaving struct {
+	snapshot.Name
+	Node     string `json:"node"`
+	Priority int32  `json:"priority"`
+	// Higher says that its priority is not below that of the pods that wait, so that the scheduler does not evict it for them.
+	Higher bool `json:"higher,omitempty"`
+	// Already says that the pod is being evicted.
+	Already bool `json:"already,omitempty"`
+	// Until is, of a hold, the Unix time by which the present users of its devices have ended; 0 where that is not known.
+	Until int64 `json:"until,omitempty"`
+}
+
+// Unknown is something that the scheduler goes by and the snapshot does not have.
+type Unknown string
+
+// What may be unknown.
+const (
+	// Slowdowns: a promised slowdown counts, and the snapshot does not have how workloads slow each other down.
+	Slowdowns Unknown = "Slowdowns"
+	// OtherPlugins: other plugins of the scheduler refused nodes, and the snapshot does not say which.
+	OtherPlugins Unknown = "OtherPlugins"
+	// Topology: the gang may have to be close together, and the snapshot does not have the labels of nodes.
+	Topology Unknown = "Topology"
+	// Attempts: the scheduler has not tried the pods yet, so that the free CPU and memory of hosts may be out of date.
+	Attempts Unknown = "Attempts"
+	// Guards: the snapshot does not say which pods are protected from eviction, nor the disruption budgets.
+	Guards Unknown = "Guards"
+)

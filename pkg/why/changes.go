@@ -1,0 +1,193 @@
+package why
+
+import (
+	"maps"
+	"slices"
+
+	"github.com/tandem-gpu/tandem/pkg/vgpu"
+)
+
+// changes tries each change alone, and returns those that help.
+func (q *question) changes() ([]Change, error) {
+	var all []Change
+	for _, try := range []func() (*Change, error){
+		q.lessMemory, q.fewerSlots, q.anyModel, q.fewerMembers, q.podsLeave, q.holdsEnd, q.devicesRecover,
+	} {
+		c, err := try()
+		if err != nil {
+			return nil, err
+		}
+		if c == nil {
+			continue
+		}
+		c.Places = places(c.request, c.assigns)
+		all = append(all, *c)
+	}
+	return all, nil
+}
+
+// largest returns the container that asks for the most by a measure, the first of equal ones.
+func largest[T ~int64](r *vgpu.Request, measure func(c *vgpu.ContainerRequest) T) int {
+	at := 0
+	for i := range r.Containers {
+		if measure(&r.Containers[i]) > measure(&r.Containers[at]) {
+			at = i
+		}
+	}
+	return at
+}
+
+// with returns the requests with another container.
+func with(requests []vgpu.Request, change func(r *vgpu.Request)) []vgpu.Request {
+	all := slices.Clone(requests)
+	for i := range all {
+		all[i].Containers, all[i].Variants = slices.Clone(all[i].Containers), slices.Clone(all[i].Variants)
+		change(&all[i])
+	}
+	return all
+}
+
+// lessMemory finds the most memory of whole GiB that fits, below what the container asks for. Less memory fits wherever more does.
+func (q *question) lessMemory() (*Change, error) {
+	first := &q.requests[0]
+	if len(first.Containers) == 0 {
+		return nil, nil
+	}
+	at := largest(first, q.memoryOf)
+	most := int64((q.memoryOf(&first.Containers[at]) - 1) / vgpu.GiB)
+	var found *Change
+	for least := int64(1); least <= most; {
+		gib := least + (most-least)/2
+		c, err := q.attempt(LessMemory, with(q.requests, func(r *vgpu.Request) {
+			if at < len(r.Containers) {
+				r.Containers[at].Memory = vgpu.Bytes(gib) * vgpu.GiB
+			}
+		}))
+		if err != nil {
+			return nil, err
+		}
+		if c == nil {
+			most = gib - 1
+			continue
+		}
+		found, least = c, gib+1
+		found.Memory = vgpu.Bytes(gib) * vgpu.GiB
+	}
+	return found, nil
+}
+
+// memoryOf returns what a container asks for. Memory in proportion to the slots is that on the largest device.
+func (q *question) memoryOf(c *vgpu.ContainerRequest) vgpu.Bytes {
+	most := c.Memory
+	if most > 0 {
+		return most
+	}
+	for _, n := range q.nodes {
+		for i := range n.Devices() {
+			if share, ok := c.ShareOn(&n.Devices()[i], 0, 0); ok {
+				most = max(most, share.Memory*vgpu.Bytes(share.Devices))
+			}
+		}
+	}
+	return most
+}
+
+// attempt returns a change of the requests where the pods fit then.
+func (q *question) attempt(kind Kind, requests []vgpu.Request) (*Change, error) {
+	assigned, err := q.try(q.nodes, requests)
+	if err != nil || assigned == nil {
+		return nil, err
+	}
+	return &Change{Kind: kind, request: requests, assigns: assigned}, nil
+}
+
+// fewerSlots finds the most slots that fit, below what the container asks for. What is legal has gaps, so each number is tried.
+func (q *question) fewerSlots() (*Change, error) {
+	first := &q.requests[0]
+	if len(first.Containers) == 0 {
+		return nil, nil
+	}
+	at := largest(first, func(c *vgpu.ContainerRequest) vgpu.Slots { return c.Slots })
+	legal := q.legalSlots()
+	for k := first.Containers[at].Slots - 1; k >= 1; k-- {
+		if !legal(k) {
+			continue
+		}
+		c, err := q.attempt(FewerSlots, with(q.requests, func(r *vgpu.Request) {
+			if at < len(r.Containers) {
+				r.Containers[at].Slots = min(k, r.Containers[at].Slots)
+			}
+		}))
+		if err != nil {
+			return nil, err
+		}
+		if c != nil {
+			c.Slots = k
+			return c, nil
+		}
+	}
+	return nil, nil
+}
+
+// legalSlots returns a function that reports whether some device takes a number of slots, or whole devices do.
+func (q *question) legalSlots() func(k vgpu.Slots) bool {
+	of := map[vgpu.Slots]bool{}
+	for _, n := range q.nodes {
+		for i := range n.Devices() {
+			of[n.Devices()[i].Slots] = true
+		}
+	}
+	sizes := slices.Sorted(maps.Keys(of))
+	return func(k vgpu.Slots) bool {
+		return slices.ContainsFunc(sizes, func(n vgpu.Slots) bool { return k <= n || k%n == 0 })
+	}
+}
+
+// anyModel tries the pods on all GPU models, where they restrict them.
+func (q *question) anyModel() (*Change, error) {
+	if len(q.requests[0].Variants) == 0 {
+		return nil, nil
+	}
+	c, err := q.attempt(AnyModel, with(q.requests, func(r *vgpu.Request) { r.Variants = nil }))
+	if c == nil {
+		return nil, err
+	}
+	models := map[string]bool{}
+	for _, n := range q.nodes {
+		for i := range c.assigns {
+			if c.assigns[i].Node != n.Name() {
+				continue
+			}
+			for _, container := range c.assigns[i].Containers {
+				for _, id := range container.Devices {
+					models[n.Devices()[n.Index(id)].Model] = true
+				}
+			}
+		}
+	}
+	c.Models = slices.Sorted(maps.Keys(models))
+	return c, nil
+}
+
+// fewerMembers finds how many members of a gang have room.
+func (q *question) fewerMembers() (*Change, error) {
+	if q.gang == nil {
+		return nil, nil
+	}
+	smaller := *q
+	var found *Change
+	for least, most := 1, q.min-1; least <= most; {
+		smaller.min = least + (most-least)/2
+		c, err := smaller.attempt(FewerMembers, q.requests[:smaller.min])
+		if err != nil {
+			return nil, err
+		}
+		if c == nil {
+			most = smaller.min - 1
+			continue
+		}
+		found, least = c, smaller.min+1
+		found.Members = smaller.min + len(q.placed)
+	}
+	return found, nil
+}

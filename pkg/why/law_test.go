@@ -1,0 +1,235 @@
+package why_test
+
+import (
+	"slices"
+	"testing"
+
+	"pgregory.net/rapid"
+
+	"github.com/tandem-gpu/tandem/internal/testkit"
+	"github.com/tandem-gpu/tandem/pkg/placement"
+	"github.com/tandem-gpu/tandem/pkg/snapshot"
+	"github.com/tandem-gpu/tandem/pkg/vgpu"
+	"github.com/tandem-gpu/tandem/pkg/why"
+)
+
+// drawWaiting draws a small cluster and a pod that waits there.
+func drawWaiting(t *rapid.T) (*snapshot.Snapshot, *vgpu.Request) {
+	c := testkit.RandomCluster(t, 2, 3)
+	testkit.Furnish(t, c)
+	testkit.Fill(t, c, 16)
+	r := testkit.RandomRequest(t, "a/waits", 2)
+	r.UID, r.Tenancy, r.Preferences = "waits", vgpu.Tenancy{}, nil
+	r.Priority = rapid.Int32Range(-1, 1).Draw(t, "priority")
+	s := &snapshot.Snapshot{Source: snapshot.FromScheduler, Pending: []snapshot.Pending{
+		{Name: snapshot.NameOf("a/waits", "waits"), Request: snapshot.RequestOf(r, 0)},
+	}}
+	for _, n := range c.Nodes() {
+		node := snapshot.NodeOf(n)
+		if rapid.IntRange(0, 5).Draw(t, "closed") == 0 {
+			node.Problem = "the node is closed"
+		}
+		if rapid.IntRange(0, 5).Draw(t, "stray") == 0 {
+			node.StraySlots = 2
+		}
+		for i := range node.Pods {
+			node.Pods[i].Priority = rapid.Int32Range(-2, 2).Draw(t, "priority")
+		}
+		s.Nodes = append(s.Nodes, node)
+	}
+	scale(s)
+	return s, s.ToPlace(&s.Pending[0], 0)
+}
+
+// scale turns the few bytes of drawn devices into gibibytes: the search for less memory has steps of one.
+func scale(s *snapshot.Snapshot) {
+	pods := func(p *snapshot.Pod) {
+		for k := range p.Containers {
+			p.Containers[k].MemoryBytes *= vgpu.MiB
+			p.Containers[k].MemoryLimitBytes *= vgpu.MiB
+		}
+	}
+	for i := range s.Nodes {
+		n := &s.Nodes[i]
+		for k := range n.Devices {
+			n.Devices[k].MemoryBytes *= vgpu.MiB
+		}
+		for k := range n.Pods {
+			pods(&n.Pods[k])
+		}
+		for k := range n.Holds {
+			pods(&n.Holds[k].Pod)
+		}
+	}
+	r := s.Pending[0].Request
+	r.MemoryLimitBytes *= vgpu.MiB
+	for k := range r.Containers {
+		r.Containers[k].MemoryBytes *= vgpu.MiB
+	}
+}
+
+// fits is the twin of the package: it asks each node that takes pods.
+func fits(s *snapshot.Snapshot, nodes []*vgpu.Node, r *vgpu.Request) bool {
+	return slices.ContainsFunc(nodes, func(n *vgpu.Node) bool {
+		at := slices.IndexFunc(s.Nodes, func(o snapshot.Node) bool { return o.Name == n.Name() })
+		free := -s.Nodes[at].StraySlots
+		for i := range n.Devices() {
+			free += n.FreeFor(i, r).Slots
+		}
+		return s.Nodes[at].Problem == "" && (s.Nodes[at].StraySlots == 0 || free >= r.PeakSlots()) && r.Host.Within(n.Room()) && placement.Fit(n, r) == nil
+	})
+}
+
+func clusterOf(t *rapid.T, s *snapshot.Snapshot) *vgpu.Cluster {
+	c, err := s.Cluster()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+func answer(t *rapid.T, s *snapshot.Snapshot) *why.Answer {
+	a, err := why.Pod(s, "waits")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return a
+}
+
+// TestReasonLaw: a pod has places where some node takes it, and else no node does, and each node is counted.
+func TestReasonLaw(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		s, r := drawWaiting(t)
+		a, c := answer(t, s), clusterOf(t, s)
+		if got, want := len(a.Fits) > 0, fits(s, c.Nodes(), r); got != want {
+			t.Fatalf("fits is %v, want %v: %+v", got, want, a)
+		}
+		counted := 0
+		for _, n := range a.Nodes {
+			counted += n.Nodes
+		}
+		if len(a.Fits) == 0 && counted != len(s.Nodes) {
+			t.Fatalf("%d of %d nodes are counted: %v", counted, len(s.Nodes), a.Nodes)
+		}
+	})
+}
+
+// changed returns the cluster and the request after a change.
+func changed(t *rapid.T, s *snapshot.Snapshot, r *vgpu.Request, c *why.Change, but int) (*vgpu.Cluster, *vgpu.Request) {
+	cluster, want := clusterOf(t, s), *r
+	want.Containers = slices.Clone(r.Containers)
+	switch c.Kind {
+	case why.LessMemory, why.FewerSlots, why.AnyModel:
+		return cluster, &want // their own laws carry the change out
+	case why.PodsLeave, why.HoldsEnd:
+		for i, l := range c.Leave {
+			switch {
+			case i == but:
+			case c.Kind == why.PodsLeave:
+				cluster.Remove(l.UID)
+			default:
+				cluster.Release(l.UID)
+			}
+		}
+	case why.DevicesRecover:
+		var nodes []*vgpu.Node
+		for _, n := range cluster.Nodes() {
+			well := n.Healed()
+			nodes = append(nodes, well.Only(func(k int) bool {
+				name := n.Name() + "/" + n.Devices()[k].Name()
+				at := slices.Index(c.Devices, name)
+				return n.Devices()[k].Healthy || at >= 0 && at != but
+			}))
+		}
+		var err error
+		if cluster, err = vgpu.NewCluster(nodes...); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return cluster, &want
+}
+
+// TestChangeLaw: after each change the pod fits, and with any one pod, hold or device less it does not.
+func TestChangeLaw(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		s, r := drawWaiting(t)
+		a := answer(t, s)
+		for i := range a.Changes {
+			c := &a.Changes[i]
+			parts := max(len(c.Leave), len(c.Devices))
+			if parts == 0 {
+				continue
+			}
+			if after, want := changed(t, s, r, c, -1); !fits(s, after.Nodes(), want) {
+				t.Fatalf("the pod does not fit after %+v", c)
+			}
+			for but := range parts {
+				if after, want := changed(t, s, r, c, but); fits(s, after.Nodes(), want) {
+					t.Fatalf("part %d of the change is superfluous: %+v", but, c)
+				}
+			}
+		}
+	})
+}
+
+// most is the linear twin of a search: the largest amount below one with which the pod fits, 0 for none.
+func most(s *snapshot.Snapshot, c *vgpu.Cluster, r *vgpu.Request, below int64, set func(r *vgpu.Request, amount int64)) int64 {
+	for amount := below - 1; amount > 0; amount-- {
+		want := *r
+		want.Containers = slices.Clone(r.Containers)
+		set(&want, amount)
+		if fits(s, c.Nodes(), &want) {
+			return amount
+		}
+	}
+	return 0
+}
+
+// TestLeastLaw: the change of an amount is the least that helps, and is missing only where none helps.
+func TestLeastLaw(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		s, r := drawWaiting(t)
+		a, c := answer(t, s), clusterOf(t, s)
+		if len(a.Fits) > 0 || len(r.Containers) == 0 {
+			return
+		}
+		got := map[why.Kind]int64{}
+		for _, change := range a.Changes {
+			got[change.Kind] = int64(change.Memory/vgpu.GiB) + int64(change.Slots)
+		}
+		at := 0
+		for i := range r.Containers {
+			if r.Containers[i].Slots > r.Containers[at].Slots {
+				at = i
+			}
+		}
+		slots := most(s, c, r, int64(r.Containers[at].Slots), func(r *vgpu.Request, k int64) { r.Containers[at].Slots = vgpu.Slots(k) })
+		if slots != got[why.FewerSlots] {
+			t.Fatalf("FewerSlots is %d, want %d", got[why.FewerSlots], slots)
+		}
+		if memory := r.Containers[0].Memory; len(r.Containers) == 1 && memory > 0 {
+			gib := most(s, c, r, int64((memory+vgpu.GiB-1)/vgpu.GiB), func(r *vgpu.Request, k int64) { r.Containers[0].Memory = vgpu.Bytes(k) * vgpu.GiB })
+			if gib != got[why.LessMemory] {
+				t.Fatalf("LessMemory is %d, want %d", got[why.LessMemory], gib)
+			}
+		}
+	})
+}
+
+// TestKindsMet: the laws do not hold for want of cases.
+func TestKindsMet(t *testing.T) {
+	met, cases := map[why.Kind]int{}, rapid.Custom(func(t *rapid.T) *why.Answer {
+		s, _ := drawWaiting(t)
+		return answer(t, s)
+	})
+	for seed := range 1000 {
+		for _, c := range cases.Example(seed).Changes {
+			met[c.Kind]++
+		}
+	}
+	for _, kind := range []why.Kind{why.LessMemory, why.FewerSlots, why.AnyModel, why.PodsLeave, why.HoldsEnd, why.DevicesRecover} {
+		if met[kind] < 5 {
+			t.Errorf("%d of 1000 cases have the change %s, want 5 at least", met[kind], kind)
+		}
+	}
+}

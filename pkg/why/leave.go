@@ -1,0 +1,223 @@
+package why
+
+import (
+	"cmp"
+	"fmt"
+	"math"
+	"slices"
+
+	"github.com/tandem-gpu/tandem/pkg/gang"
+	"github.com/tandem-gpu/tandem/pkg/preemption"
+	"github.com/tandem-gpu/tandem/pkg/snapshot"
+	"github.com/tandem-gpu/tandem/pkg/vgpu"
+)
+
+// podsLeave finds the pods that preemption would evict if it might evict all of them, whatever their priorities: the cheapest by
+// its own order, none superfluous.
+func (q *question) podsLeave() (*Change, error) {
+	own := q.requests[0].Priority
+	for i := range q.requests {
+		own = min(own, q.requests[i].Priority)
+	}
+	candidates, pods := q.candidates()
+	if !below(candidates.Pods, own) {
+		return nil, nil
+	}
+	nodes := slices.DeleteFunc(slices.Clone(q.nodes), func(n *vgpu.Node) bool { return q.stray[n.Name()] > 0 })
+	plan, err := preemption.Victims(&gang.Cluster{Nodes: nodes}, q.group(q.requests), candidates, preemption.Config{Config: gang.Config{SkipExplanation: true}, SkipExplanation: true})
+	if err != nil {
+		return nil, fmt.Errorf("explain which pods would have to leave: %w", err)
+	}
+	if plan.Places == nil {
+		return nil, nil
+	}
+	c := &Change{Kind: PodsLeave, request: q.requests, assigns: plan.Places}
+	gone := slices.Clone(plan.Waits)
+	for i := range plan.Evict {
+		gone = append(gone, plan.Evict[i].Pods...)
+	}
+	for _, i := range gone {
+		p := &pods[i]
+		c.Leave = append(c.Leave, Leaving{Name: p.Name, Node: candidates.Pods[i].Node, Priority: p.Priority, Higher: p.Priority >= own, Already: candidates.Pods[i].Leaving})
+	}
+	slices.SortFunc(c.Leave, func(a, b Leaving) int { return cmp.Or(cmp.Compare(a.Path(), b.Path()), cmp.Compare(a.UID, b.UID)) })
+	return c, nil
+}
+
+// candidates returns the pods on the nodes, except members of the gang, as preemption knows them; and as the snapshot does.
+func (q *question) candidates() (*preemption.Candidates, []snapshot.Pod) {
+	leaving := map[vgpu.UID]bool{}
+	for i := range q.s.Preemptions {
+		for _, v := range q.s.Preemptions[i].Victims {
+			leaving[v.UID] = true
+		}
+	}
+	c, pods, gangs := &preemption.Candidates{}, []snapshot.Pod{}, map[snapshot.GangName]int{}
+	for i := range q.s.Nodes {
+		n := &q.s.Nodes[i]
+		for k := range n.Pods {
+			p := &n.Pods[k]
+			if n.Problem != "" || p.Gang != nil && q.gang != nil && *p.Gang == *q.gang {
+				continue
+			}
+			one := preemption.Pod{UID: p.UID, Name: p.Path(), Node: n.Name, Priority: p.Priority, Leaving: leaving[p.UID], Gang: -1}
+			if p.Gang != nil {
+				at, known := gangs[*p.Gang]
+				if !known {
+					at = len(c.Gangs)
+					gangs[*p.Gang] = at
+					c.Gangs = append(c.Gangs, preemption.Gang{Name: p.Gang.Namespace + "/" + p.Gang.Name, MinCount: q.minCount(*p.Gang)})
+				}
+				one.Gang = at
+			}
+			c.Pods, pods = append(c.Pods, one), append(pods, *p)
+		}
+	}
+	return c, pods
+}
+
+// minCount returns the least number of members of a gang, 1 where the snapshot does not say it.
+func (q *question) minCount(name snapshot.GangName) int {
+	for i := range q.s.Gangs {
+		if q.s.Gangs[i].GangName == name {
+			return max(1, q.s.Gangs[i].MinCount)
+		}
+	}
+	return 1
+}
+
+// below gives all pods priorities below one, in the order of their own. It reports false where so many do not exist.
+func below(pods []preemption.Pod, own int32) bool {
+	all := make([]int32, 0, len(pods))
+	for i := range pods {
+		all = append(all, pods[i].Priority)
+	}
+	slices.Sort(all)
+	all = slices.Compact(all)
+	if int64(own)-int64(len(all)) < math.MinInt32 {
+		return false
+	}
+	for i := range pods {
+		at, _ := slices.BinarySearch(all, pods[i].Priority)
+		pods[i].Priority = own - int32(len(all)-at)
+	}
+	return true
+}
+
+// holdsEnd finds room that the scheduler keeps for others and that would have to be free: no hold of it is superfluous.
+func (q *question) holdsEnd() (*Change, error) {
+	own := map[vgpu.UID]bool{}
+	for i := range q.requests {
+		own[q.requests[i].UID] = true
+	}
+	gone := map[vgpu.UID]bool{}
+	for _, n := range q.nodes {
+		n.EachHold(func(h *vgpu.Hold) { gone[h.UID] = !own[h.UID] })
+	}
+	places, err := q.withoutHolds(gone)
+	if err != nil || places == nil {
+		return nil, err
+	}
+	c := &Change{Kind: HoldsEnd, request: q.requests, assigns: places}
+	for _, h := range q.holds() {
+		if !gone[h.UID] {
+			continue
+		}
+		gone[h.UID] = false
+		fewer, err := q.withoutHolds(gone)
+		if err != nil {
+			return nil, err
+		}
+		if fewer != nil {
+			c.assigns = fewer
+			continue
+		}
+		gone[h.UID] = true
+		c.Leave = append(c.Leave, h)
+	}
+	return c, nil
+}
+
+// withoutHolds tries the pods without some holds.
+func (q *question) withoutHolds(gone map[vgpu.UID]bool) ([]vgpu.Assignment, error) {
+	nodes := slices.Clone(q.nodes)
+	for i, n := range nodes {
+		if n.Held() {
+			nodes[i] = n.Without(func(h *vgpu.Hold, held bool) bool { return held && gone[h.UID] })
+		}
+	}
+	return q.try(nodes, q.requests)
+}
+
+// holds returns the holds on the nodes, those of the highest priority first.
+func (q *question) holds() []Leaving {
+	var all []Leaving
+	for i := range q.s.Nodes {
+		n := &q.s.Nodes[i]
+		for k := range n.Holds {
+			if n.Problem != "" {
+				continue
+			}
+			h := Leaving{Name: n.Holds[k].Name, Node: n.Name, Priority: n.Holds[k].Priority, Higher: n.Holds[k].Priority >= q.requests[0].Priority}
+			if until := n.Holds[k].Until; !until.IsZero() {
+				h.Until = until.Unix()
+			}
+			all = append(all, h)
+		}
+	}
+	slices.SortFunc(all, func(a, b Leaving) int {
+		return cmp.Or(cmp.Compare(b.Priority, a.Priority), cmp.Compare(a.UID, b.UID))
+	})
+	return all
+}
+
+// devicesRecover finds devices that are not healthy and would have to be: none of them is superfluous.
+func (q *question) devicesRecover() (*Change, error) {
+	healed := map[vgpu.DeviceID]bool{}
+	for _, n := range q.nodes {
+		for i := range n.Devices() {
+			if d := &n.Devices()[i]; !d.Healthy {
+				healed[d.ID] = true
+			}
+		}
+	}
+	if len(healed) == 0 {
+		return nil, nil
+	}
+	places, err := q.healing(healed)
+	if err != nil || places == nil {
+		return nil, err
+	}
+	c := &Change{Kind: DevicesRecover, request: q.requests, assigns: places}
+	for _, n := range q.nodes {
+		for i := range n.Devices() {
+			d := &n.Devices()[i]
+			if !healed[d.ID] {
+				continue
+			}
+			delete(healed, d.ID)
+			fewer, err := q.healing(healed)
+			if err != nil {
+				return nil, err
+			}
+			if fewer != nil {
+				c.assigns = fewer
+				continue
+			}
+			healed[d.ID] = true
+			c.Devices = append(c.Devices, n.Name()+"/"+d.Name())
+		}
+	}
+	return c, nil
+}
+
+// healing tries the pods with some devices healthy.
+func (q *question) healing(healed map[vgpu.DeviceID]bool) ([]vgpu.Assignment, error) {
+	nodes := slices.Clone(q.nodes)
+	for i, n := range nodes {
+		if well := n.Healed(); well != n {
+			nodes[i] = well.Only(func(k int) bool { return n.Devices()[k].Healthy || healed[n.Devices()[k].ID] })
+		}
+	}
+	return q.try(nodes, q.requests)
+}

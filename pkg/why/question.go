@@ -1,0 +1,272 @@
+package why
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+
+	"github.com/tandem-gpu/tandem/pkg/gang"
+	"github.com/tandem-gpu/tandem/pkg/placement"
+	"github.com/tandem-gpu/tandem/pkg/snapshot"
+	"github.com/tandem-gpu/tandem/pkg/vgpu"
+)
+
+// question is the pods that wait, and the nodes that may take them.
+type question struct {
+	s *snapshot.Snapshot
+	// requests of the pods that need a place, and min, the least number that must get one.
+	requests []vgpu.Request
+	min      int
+	// placed are members of the gang that have a place.
+	placed []vgpu.Assignment
+	gang   *snapshot.GangName
+	// nodes that take pods, and problems counts the others.
+	nodes []*vgpu.Node
+	// stray are slots of pods without an assignment, by node.
+	stray    map[string]vgpu.Slots
+	problems map[string]int
+}
+
+// Pod explains why a pod waits. The error says that there is no such pod that waits, that its request is malformed, or what is
+// broken in the snapshot.
+func Pod(s *snapshot.Snapshot, uid vgpu.UID) (*Answer, error) {
+	at := slices.IndexFunc(s.Pending, func(p snapshot.Pending) bool { return p.UID == uid })
+	if at < 0 {
+		return nil, fmt.Errorf("explain pod: no pod with the UID %s waits", uid)
+	}
+	return explain(s, []*snapshot.Pending{&s.Pending[at]}, nil)
+}
+
+// Gang explains why members of a gang wait.
+func Gang(s *snapshot.Snapshot, name snapshot.GangName) (*Answer, error) {
+	var members []*snapshot.Pending
+	for i := range s.Pending {
+		if g := s.Pending[i].Gang; g != nil && *g == name {
+			members = append(members, &s.Pending[i])
+		}
+	}
+	if len(members) == 0 {
+		return nil, fmt.Errorf("explain gang: no member of %s/%s waits", name.Namespace, name.Name)
+	}
+	return explain(s, members, &name)
+}
+
+// explain answers a question.
+func explain(s *snapshot.Snapshot, pods []*snapshot.Pending, name *snapshot.GangName) (*Answer, error) {
+	q, err := ask(s, pods, name)
+	if err != nil {
+		return nil, err
+	}
+	a := &Answer{Gang: name, Nodes: []snapshot.RefusedNodes{}, Changes: []Change{}}
+	for _, p := range pods {
+		a.Pods = append(a.Pods, p.Name)
+	}
+	a.Nodes, a.Miss = q.refusals()
+	if a.Miss != nil {
+		a.Nearest = snapshot.RefusalOf(a.Miss)
+	}
+	a.Others = others(pods[0])
+	now, err := q.try(q.nodes, q.requests)
+	if err != nil {
+		return nil, err
+	}
+	if now != nil {
+		a.Fits = places(q.requests, now)
+	} else if a.Changes, err = q.changes(); err != nil {
+		return nil, err
+	}
+	a.Unknown = q.unknown(a, pods)
+	return a, nil
+}
+
+// ask makes the question.
+func ask(s *snapshot.Snapshot, pods []*snapshot.Pending, name *snapshot.GangName) (*question, error) {
+	c, err := s.Cluster()
+	if err != nil {
+		return nil, fmt.Errorf("explain: %w", err)
+	}
+	q := &question{s: s, min: 1, gang: name, stray: map[string]vgpu.Slots{}, problems: map[string]int{}}
+	for i, n := range c.Nodes() {
+		if p := s.Nodes[i].Problem; p != "" {
+			q.problems[p]++
+			continue
+		}
+		q.nodes, q.stray[n.Name()] = append(q.nodes, n), s.Nodes[i].StraySlots
+	}
+	for _, p := range pods {
+		r := s.ToPlace(p, s.At.Unix())
+		if r == nil {
+			return nil, fmt.Errorf("explain: the request of the pod %s is malformed; the events of the pod say how", p.Path())
+		}
+		if err := r.Validate(); err != nil {
+			return nil, fmt.Errorf("explain: the request of the pod %s: %w", p.Path(), err)
+		}
+		q.requests = append(q.requests, *r)
+	}
+	if name != nil {
+		q.join(c)
+	}
+	return q, nil
+}
+
+// join adds what the snapshot says of the gang: its members that have a place, and the least number.
+func (q *question) join(c *vgpu.Cluster) {
+	for i := range q.s.Nodes {
+		for k := range q.s.Nodes[i].Pods {
+			if p := &q.s.Nodes[i].Pods[k]; p.Gang != nil && *p.Gang == *q.gang {
+				for _, a := range c.Nodes()[i].Assignments() {
+					if a.UID == p.UID {
+						q.placed = append(q.placed, a)
+					}
+				}
+			}
+		}
+	}
+	q.min = 1
+	for i := range q.s.Gangs {
+		if g := &q.s.Gangs[i]; g.GangName == *q.gang {
+			q.min = g.MinCount - len(q.placed)
+		}
+	}
+	q.min = max(1, min(q.min, len(q.requests)))
+}
+
+// takes returns nil where a node takes a pod by its devices, its slots and its host; else the reason and, for devices, the refusal.
+func (q *question) takes(n *vgpu.Node, r *vgpu.Request) (string, *vgpu.Refusal) {
+	if refusal := placement.Fit(n, r); refusal != nil {
+		return string(refusal.Reason), refusal
+	}
+	if stray := q.stray[n.Name()]; stray > 0 {
+		free := -stray
+		for i := range n.Devices() {
+			free += n.FreeFor(i, r).Slots
+		}
+		if free < r.PeakSlots() {
+			return Stray, nil
+		}
+	}
+	if !r.Host.Within(n.Room()) {
+		return HostFull, nil
+	}
+	return "", nil
+}
+
+// refusals counts the nodes by what refuses the first pod there, and returns the nearest miss.
+func (q *question) refusals() ([]snapshot.RefusedNodes, *vgpu.Refusal) {
+	counts, all := map[string]int{}, []vgpu.Refusal{}
+	for why, n := range q.problems {
+		counts[why] += n
+	}
+	for _, n := range q.nodes {
+		why, refusal := q.takes(n, &q.requests[0])
+		if why != "" {
+			counts[why]++
+		}
+		if refusal != nil {
+			all = append(all, *refusal)
+		}
+	}
+	refused := make([]snapshot.RefusedNodes, 0, len(counts))
+	for why, n := range counts {
+		refused = append(refused, snapshot.RefusedNodes{Reason: why, Nodes: n})
+	}
+	slices.SortFunc(refused, func(a, b snapshot.RefusedNodes) int {
+		return cmp.Or(cmp.Compare(b.Nodes, a.Nodes), cmp.Compare(a.Reason, b.Reason))
+	})
+	if nearest, ok := placement.Nearest(all); ok {
+		return refused, &nearest
+	}
+	return refused, nil
+}
+
+// try returns places for pods on nodes, nil where too few have one. A pod without a place has the node "".
+func (q *question) try(nodes []*vgpu.Node, requests []vgpu.Request) ([]vgpu.Assignment, error) {
+	if q.gang == nil {
+		for _, n := range nodes {
+			if why, _ := q.takes(n, &requests[0]); why != "" {
+				continue
+			}
+			if a, refusal := placement.Assign(n, &requests[0], placement.Policy{}); refusal == nil {
+				return []vgpu.Assignment{a}, nil
+			}
+		}
+		return nil, nil
+	}
+	nodes = slices.DeleteFunc(slices.Clone(nodes), func(n *vgpu.Node) bool { return q.stray[n.Name()] > 0 }) // Place knows no stray slots
+	plan, err := gang.Place(&gang.Cluster{Nodes: nodes}, q.group(requests), gang.Config{SkipExplanation: true})
+	if err != nil {
+		return nil, fmt.Errorf("explain gang: %w", err)
+	}
+	return plan.Places, nil
+}
+
+// group returns the pods as the group that packages gang and preemption place.
+func (q *question) group(requests []vgpu.Request) *gang.Group {
+	g := &gang.Group{Name: requests[0].Pod, Placed: q.placed, MinCount: q.min + len(q.placed)}
+	for i := range requests {
+		g.Members = append(g.Members, gang.Member{Request: requests[i], Rank: i})
+	}
+	return g
+}
+
+// places returns the places of pods that have one.
+func places(requests []vgpu.Request, assigned []vgpu.Assignment) []Place {
+	var all []Place
+	for i := range assigned {
+		if assigned[i].Node == "" {
+			continue
+		}
+		p := Place{Pod: requests[i].Pod, Node: assigned[i].Node}
+		for _, c := range assigned[i].Containers {
+			p.Devices = append(p.Devices, c.Devices...)
+		}
+		slices.Sort(p.Devices)
+		p.Devices = slices.Compact(p.Devices)
+		all = append(all, p)
+	}
+	return all
+}
+
+// others counts the nodes that other plugins refused: of the reasons of the last attempt those that this package does not find.
+func others(p *snapshot.Pending) []snapshot.RefusedNodes {
+	if p.Refused == nil {
+		return nil
+	}
+	return slices.DeleteFunc(slices.Clone(p.Refused.Nodes), func(r snapshot.RefusedNodes) bool { return !isPlugin(r.Reason) })
+}
+
+// isPlugin reports whether a reason of the scheduler is the name of a plugin. Its own reasons about nodes are sentences, and those
+// about devices words of package vgpu.
+func isPlugin(reason string) bool {
+	known := []vgpu.Reason{
+		vgpu.IllegalSlots, vgpu.MemoryAboveDevice, vgpu.ComputeLimitBelowRequest, vgpu.MemoryLimitBelowRequest, vgpu.LimitAboveDevice,
+		vgpu.TooFewDevices, vgpu.NoShareFits, vgpu.NoWholeDevices, vgpu.NoTogether, vgpu.NoAllowedModel, vgpu.PromiseBroken, vgpu.NoDevices,
+	}
+	sentence := slices.Contains([]byte(reason), ' ')
+	return reason != "" && !sentence && !slices.Contains(known, vgpu.Reason(reason))
+}
+
+// unknown returns what counts for the answer and is not in the snapshot.
+func (q *question) unknown(a *Answer, pods []*snapshot.Pending) []Unknown {
+	var all []Unknown
+	promised := pods[0].Request.MaxSlowdownMilli > 0
+	for i := range q.s.Nodes {
+		promised = promised || slices.ContainsFunc(q.s.Nodes[i].Pods, func(p snapshot.Pod) bool { return p.MaxSlowdownMilli > 0 })
+	}
+	if promised {
+		all = append(all, Slowdowns)
+	}
+	if len(a.Others) > 0 {
+		all = append(all, OtherPlugins)
+	}
+	if q.gang != nil {
+		all = append(all, Topology)
+	}
+	if !slices.ContainsFunc(pods, func(p *snapshot.Pending) bool { return p.Refused != nil }) {
+		all = append(all, Attempts)
+	}
+	if slices.ContainsFunc(a.Changes, func(c Change) bool { return c.Kind == PodsLeave }) {
+		all = append(all, Guards)
+	}
+	return all
+}
