@@ -9,7 +9,7 @@ import (
 
 // changes tries each change alone, and returns those that help.
 func (q *question) changes() ([]Change, error) {
-	var all []Change
+	all := []Change{}
 	for _, try := range []func() (*Change, error){
 		q.lessMemory, q.fewerSlots, q.anyModel, q.fewerMembers, q.podsLeave, q.holdsEnd, q.devicesRecover,
 	} {

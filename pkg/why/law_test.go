@@ -20,6 +20,9 @@ func drawWaiting(t *rapid.T) (*snapshot.Snapshot, *vgpu.Request) {
 	testkit.Fill(t, c, 16)
 	r := testkit.RandomRequest(t, "a/waits", 2)
 	r.UID, r.Tenancy, r.Preferences = "waits", vgpu.Tenancy{}, nil
+	if rapid.IntRange(0, 3).Draw(t, "host") == 0 {
+		r.Host = testkit.RandomRoom(t)
+	}
 	r.Priority = rapid.Int32Range(-1, 1).Draw(t, "priority")
 	s := &snapshot.Snapshot{Source: snapshot.FromScheduler, Pending: []snapshot.Pending{
 		{Name: snapshot.NameOf("a/waits", "waits"), Request: snapshot.RequestOf(r, 0)},
@@ -114,62 +117,84 @@ func TestReasonLaw(t *testing.T) {
 	})
 }
 
-// changed returns the cluster and the request after a change.
-func changed(t *rapid.T, s *snapshot.Snapshot, r *vgpu.Request, c *why.Change, but int) (*vgpu.Cluster, *vgpu.Request) {
-	cluster, want := clusterOf(t, s), *r
-	want.Containers = slices.Clone(r.Containers)
-	switch c.Kind {
-	case why.LessMemory, why.FewerSlots, why.AnyModel:
-		return cluster, &want // their own laws carry the change out
-	case why.PodsLeave, why.HoldsEnd:
-		for i, l := range c.Leave {
-			switch {
-			case i == but:
-			case c.Kind == why.PodsLeave:
-				cluster.Remove(l.UID)
-			default:
-				cluster.Release(l.UID)
-			}
-		}
-	case why.DevicesRecover:
-		var nodes []*vgpu.Node
-		for _, n := range cluster.Nodes() {
-			well := n.Healed()
-			nodes = append(nodes, well.Only(func(k int) bool {
-				name := n.Name() + "/" + n.Devices()[k].Name()
-				at := slices.Index(c.Devices, name)
-				return n.Devices()[k].Healthy || at >= 0 && at != but
-			}))
-		}
-		var err error
-		if cluster, err = vgpu.NewCluster(nodes...); err != nil {
-			t.Fatal(err)
+// changed returns the cluster after a change, without one part of it, −1 for none.
+func changed(t *rapid.T, s *snapshot.Snapshot, c *why.Change, but int) *vgpu.Cluster {
+	cluster := clusterOf(t, s)
+	for i, l := range c.Leave {
+		switch {
+		case i == but:
+		case c.Kind == why.PodsLeave:
+			cluster.Remove(l.UID)
+		default:
+			cluster.Release(l.UID)
 		}
 	}
-	return cluster, &want
+	if c.Kind != why.DevicesRecover {
+		return cluster
+	}
+	var nodes []*vgpu.Node
+	for _, n := range cluster.Nodes() {
+		nodes = append(nodes, n.Healed().Only(func(k int) bool {
+			at := slices.Index(c.Devices, n.Name()+"/"+n.Devices()[k].Name())
+			return n.Devices()[k].Healthy || at >= 0 && at != but
+		}))
+	}
+	cluster, err := vgpu.NewCluster(nodes...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return cluster
 }
 
-// TestChangeLaw: after each change the pod fits, and with any one pod, hold or device less it does not.
+// TestChangeLaw: after each change the pod fits, and with any one pod, hold or device less it does not. Each kind is there where
+// all pods, holds or devices together would help.
 func TestChangeLaw(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		s, r := drawWaiting(t)
-		a := answer(t, s)
+		a, found := answer(t, s), map[why.Kind]bool{}
 		for i := range a.Changes {
 			c := &a.Changes[i]
-			parts := max(len(c.Leave), len(c.Devices))
-			if parts == 0 {
+			found[c.Kind] = true
+			if !parted(c.Kind) {
 				continue
 			}
-			if after, want := changed(t, s, r, c, -1); !fits(s, after.Nodes(), want) {
+			if after := changed(t, s, c, -1); !fits(s, after.Nodes(), r) {
 				t.Fatalf("the pod does not fit after %+v", c)
 			}
-			for but := range parts {
-				if after, want := changed(t, s, r, c, but); fits(s, after.Nodes(), want) {
+			for but := range max(len(c.Leave), len(c.Devices)) {
+				if after := changed(t, s, c, but); fits(s, after.Nodes(), r) {
 					t.Fatalf("part %d of the change is superfluous: %+v", but, c)
 				}
 			}
+			if len(c.Leave)+len(c.Devices) == 0 {
+				t.Fatalf("nothing changes: %+v", c)
+			}
+		}
+		for kind, nodes := range everything(t, s) {
+			if helps := len(a.Fits) == 0 && fits(s, nodes, r); helps != found[kind] {
+				t.Fatalf("%s is found: %v, and all together help: %v", kind, found[kind], helps)
+			}
 		}
 	})
+}
+
+// parted reports whether a change consists of pods, holds or devices.
+func parted(k why.Kind) bool {
+	return k == why.PodsLeave || k == why.HoldsEnd || k == why.DevicesRecover
+}
+
+// everything returns the nodes without any pod, without any hold, and with healthy devices only. Preemption does not look at nodes
+// with stray slots.
+func everything(t *rapid.T, s *snapshot.Snapshot) map[why.Kind][]*vgpu.Node {
+	all := map[why.Kind][]*vgpu.Node{}
+	for i, n := range clusterOf(t, s).Nodes() {
+		if s.Nodes[i].StraySlots == 0 {
+			all[why.PodsLeave] = append(all[why.PodsLeave], n.Without(func(_ *vgpu.Hold, held bool) bool { return !held }))
+		}
+		all[why.HoldsEnd] = append(all[why.HoldsEnd], n.Without(func(_ *vgpu.Hold, held bool) bool { return held }))
+		all[why.DevicesRecover] = append(all[why.DevicesRecover], n.Healed())
+	}
+	return all
 }
 
 // most is the linear twin of a search: the largest amount below one with which the pod fits, 0 for none.
@@ -206,6 +231,11 @@ func TestLeastLaw(t *testing.T) {
 		slots := most(s, c, r, int64(r.Containers[at].Slots), func(r *vgpu.Request, k int64) { r.Containers[at].Slots = vgpu.Slots(k) })
 		if slots != got[why.FewerSlots] {
 			t.Fatalf("FewerSlots is %d, want %d", got[why.FewerSlots], slots)
+		}
+		free := *r
+		free.Variants = nil
+		if helps := len(r.Variants) > 0 && fits(s, c.Nodes(), &free); helps != slices.ContainsFunc(a.Changes, func(c why.Change) bool { return c.Kind == why.AnyModel }) {
+			t.Fatalf("all models help: %v, the changes are %+v", helps, a.Changes)
 		}
 		if memory := r.Containers[0].Memory; len(r.Containers) == 1 && memory > 0 {
 			gib := most(s, c, r, int64((memory+vgpu.GiB-1)/vgpu.GiB), func(r *vgpu.Request, k int64) { r.Containers[0].Memory = vgpu.Bytes(k) * vgpu.GiB })

@@ -211,7 +211,7 @@ func (q *question) group(requests []vgpu.Request) *gang.Group {
 
 // places returns the places of pods that have one.
 func places(requests []vgpu.Request, assigned []vgpu.Assignment) []Place {
-	var all []Place
+	all := make([]Place, 0, len(assigned))
 	for i := range assigned {
 		if assigned[i].Node == "" {
 			continue

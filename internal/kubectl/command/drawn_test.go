@@ -24,7 +24,9 @@ var at = time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
 //	pod NAME priority=N gang=G
 //	node NAME problem=WORDS
 //	pending NAME slots=N memory=8Gi priority=N gang=G models=A|B max-slowdown=N minutes=N refused=REASON:N,…
-//	gang NAME min=N phase=P need=N
+//	gang NAME min=N members=N bound=N phase=P need=N message=WORDS waits=MINUTES places=POD@NODE,…
+//	target NAME workers=N min=N max=N reason=WORD
+//	preemption GANG victim=POD
 //
 // The input of "tandem" is a command line.
 func TestDrawn(t *testing.T) {
@@ -110,7 +112,21 @@ func add(s *snapshot.Snapshot, words []string) error {
 			GangName: *gangOf(name), MinCount: int(number(values["min"])), Members: int(number(values["members"])), Bound: int(number(values["bound"])),
 			Phase: values["phase"], Need: values["need"], Message: strings.ReplaceAll(values["message"], "_", " "),
 		}
+		if values["waits"] != "" {
+			g.WaitsSince = at.Add(-time.Duration(number(values["waits"])) * time.Minute)
+		}
+		for _, place := range strings.FieldsFunc(values["places"], func(r rune) bool { return r == ',' }) {
+			pod, node, _ := strings.Cut(place, "@")
+			g.Places = append(g.Places, snapshot.Place{Name: snapshot.NameOf(pod, vgpu.UID(pod)), Node: node})
+		}
 		s.Gangs = append(s.Gangs, g)
+	case "target":
+		s.ElasticTargets = append(s.ElasticTargets, snapshot.ElasticTarget{
+			GangName: *gangOf(name), Workers: int(number(values["workers"])), Min: int(number(values["min"])), Max: int(number(values["max"])), Reason: values["reason"],
+		})
+	case "preemption":
+		p := snapshot.Preemption{Gang: gangOf(name), Phase: "Leaving", Victims: []snapshot.Place{{Name: snapshot.NameOf(values["victim"], vgpu.UID(values["victim"]))}}}
+		s.Preemptions = append(s.Preemptions, p)
 	case "pending":
 		p, err := pending(name, values)
 		if err != nil {

@@ -195,7 +195,7 @@ func (o *options) writeFound(s *snapshot.Snapshot, f *found, as form) error {
 	if as.forPrograms() {
 		return as.write(o.streams.Out, f)
 	}
-	var parts []string
+	parts := make([]string, 0, len(f.Waits)+len(f.Runs))
 	for _, a := range f.Waits {
 		text := wording.Answer(a, as == wide)
 		if as == wide {

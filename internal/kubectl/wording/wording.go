@@ -203,7 +203,7 @@ func notDone(pods []why.Leaving) string {
 	}
 	switch {
 	case already:
-		return "they are being evicted already"
+		return "already being evicted"
 	case higher:
 		return fmt.Sprintf("not done because the priority of one of them, %d, is not below that of the pod that waits", highest)
 	}
