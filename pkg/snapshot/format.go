@@ -110,6 +110,8 @@ type Pod struct {
 	Priority         int32 `json:"priority,omitempty"`
 	// Since is when the pod got its node; absent where that is not known.
 	Since time.Time `json:"since,omitzero"`
+	// EndsBy is when the pod ends at the latest, as it declares; absent where it declares no end, or has not started.
+	EndsBy time.Time `json:"endsBy,omitzero"`
 	// Reserved says that the scheduler has chosen the devices, and the API server does not show the pod on the node yet.
 	Reserved   bool        `json:"reserved,omitempty"`
 	Containers []Container `json:"containers"`

@@ -57,6 +57,8 @@ const (
 	FewerMembers Kind = "FewerMembers"
 	// PodsLeave: Leave leave.
 	PodsLeave Kind = "PodsLeave"
+	// PodsEnd: Leave have ended by At, as they declare.
+	PodsEnd Kind = "PodsEnd"
 	// HoldsEnd: the scheduler no longer keeps the room of Leave.
 	HoldsEnd Kind = "HoldsEnd"
 	// DevicesRecover: Devices are healthy again.
@@ -74,7 +76,9 @@ type Change struct {
 	Members int `json:"members,omitempty"`
 	// Models that the places have, for AnyModel.
 	Models []string `json:"models,omitempty"`
-	// Leave are pods, for PodsLeave and HoldsEnd; none of them is superfluous.
+	// At is, for PodsEnd, the first Unix time at which enough pods have ended.
+	At int64 `json:"at,omitempty"`
+	// Leave are pods, for PodsLeave, PodsEnd and HoldsEnd; none of them is superfluous.
 	Leave []Leaving `json:"leave,omitempty"`
 	// Devices that have to recover, by node and name.
 	Devices []string `json:"devices,omitempty"`
@@ -94,7 +98,8 @@ type Leaving struct {
 	Higher bool `json:"higher,omitempty"`
 	// Already says that the pod is being evicted.
 	Already bool `json:"already,omitempty"`
-	// Until is, of a hold, the Unix time by which the present users of its devices have ended; 0 where that is not known.
+	// Until is, of a pod, the Unix time of its declared end. Of a hold it is the time by which the present users of its devices have
+	// ended; 0 where that is not known.
 	Until int64 `json:"until,omitempty"`
 }
 

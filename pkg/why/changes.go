@@ -11,7 +11,7 @@ import (
 func (q *question) changes() ([]Change, error) {
 	all := []Change{}
 	for _, try := range []func() (*Change, error){
-		q.lessMemory, q.fewerSlots, q.anyModel, q.fewerMembers, q.podsLeave, q.holdsEnd, q.devicesRecover,
+		q.lessMemory, q.fewerSlots, q.anyModel, q.fewerMembers, q.podsLeave, q.podsEnd, q.holdsEnd, q.devicesRecover,
 	} {
 		c, err := try()
 		if err != nil {
@@ -129,8 +129,12 @@ func (q *question) fewerSlots() (*Change, error) {
 	return nil, nil
 }
 
-// legalSlots returns a function that reports whether some device takes a number of slots, or whole devices do.
+// legalSlots returns a function that reports whether some device takes a number of slots, or whole devices do. Where a model needs
+// some compute, the pod gets its slots by that, and any number may be legal.
 func (q *question) legalSlots() func(k vgpu.Slots) bool {
+	if slices.ContainsFunc(q.requests[0].Variants, func(v vgpu.Variant) bool { return v.Compute > 0 }) {
+		return func(vgpu.Slots) bool { return true }
+	}
 	of := map[vgpu.Slots]bool{}
 	for _, n := range q.nodes {
 		for i := range n.Devices() {

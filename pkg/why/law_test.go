@@ -3,6 +3,7 @@ package why_test
 import (
 	"slices"
 	"testing"
+	"time"
 
 	"pgregory.net/rapid"
 
@@ -36,6 +37,9 @@ func drawWaiting(t *rapid.T) (*snapshot.Snapshot, *vgpu.Request) {
 			node.StraySlots = 2
 		}
 		for i := range node.Pods {
+			if rapid.Bool().Draw(t, "ends") {
+				node.Pods[i].EndsBy = time.Unix(rapid.Int64Range(1, 5).Draw(t, "end"), 0).UTC()
+			}
 			node.Pods[i].Priority = rapid.Int32Range(-2, 2).Draw(t, "priority")
 		}
 		s.Nodes = append(s.Nodes, node)
@@ -123,7 +127,7 @@ func changed(t *rapid.T, s *snapshot.Snapshot, c *why.Change, but int) *vgpu.Clu
 	for i, l := range c.Leave {
 		switch {
 		case i == but:
-		case c.Kind == why.PodsLeave:
+		case c.Kind == why.PodsLeave || c.Kind == why.PodsEnd:
 			cluster.Remove(l.UID)
 		default:
 			cluster.Release(l.UID)
@@ -146,6 +150,15 @@ func changed(t *rapid.T, s *snapshot.Snapshot, c *why.Change, but int) *vgpu.Clu
 	return cluster
 }
 
+// endedBy returns a node without the pods that have ended by a time.
+func endedBy(s *snapshot.Snapshot, n *vgpu.Node, at int64) *vgpu.Node {
+	return n.Without(func(h *vgpu.Hold, held bool) bool {
+		return !held && slices.ContainsFunc(s.Nodes, func(o snapshot.Node) bool {
+			return slices.ContainsFunc(o.Pods, func(p snapshot.Pod) bool { return p.UID == h.UID && !p.EndsBy.IsZero() && p.EndsBy.Unix() <= at })
+		})
+	})
+}
+
 // TestChangeLaw: after each change the pod fits, and with any one pod, hold or device less it does not. Each kind is there where
 // all pods, holds or devices together would help.
 func TestChangeLaw(t *testing.T) {
@@ -166,6 +179,11 @@ func TestChangeLaw(t *testing.T) {
 					t.Fatalf("part %d of the change is superfluous: %+v", but, c)
 				}
 			}
+			for _, n := range clusterOf(t, s).Nodes() {
+				if c.Kind == why.PodsEnd && fits(s, []*vgpu.Node{endedBy(s, n, c.At-1)}, r) {
+					t.Fatalf("node %s takes the pod before: %+v", n.Name(), c)
+				}
+			}
 			if len(c.Leave)+len(c.Devices) == 0 {
 				t.Fatalf("nothing changes: %+v", c)
 			}
@@ -180,7 +198,7 @@ func TestChangeLaw(t *testing.T) {
 
 // parted reports whether a change consists of pods, holds or devices.
 func parted(k why.Kind) bool {
-	return k == why.PodsLeave || k == why.HoldsEnd || k == why.DevicesRecover
+	return k == why.PodsLeave || k == why.PodsEnd || k == why.HoldsEnd || k == why.DevicesRecover
 }
 
 // everything returns the nodes without any pod, without any hold, and with healthy devices only. Preemption does not look at nodes
@@ -191,6 +209,7 @@ func everything(t *rapid.T, s *snapshot.Snapshot) map[why.Kind][]*vgpu.Node {
 		if s.Nodes[i].StraySlots == 0 {
 			all[why.PodsLeave] = append(all[why.PodsLeave], n.Without(func(_ *vgpu.Hold, held bool) bool { return !held }))
 		}
+		all[why.PodsEnd] = append(all[why.PodsEnd], endedBy(s, n, 5))
 		all[why.HoldsEnd] = append(all[why.HoldsEnd], n.Without(func(_ *vgpu.Hold, held bool) bool { return held }))
 		all[why.DevicesRecover] = append(all[why.DevicesRecover], n.Healed())
 	}
@@ -257,7 +276,7 @@ func TestKindsMet(t *testing.T) {
 			met[c.Kind]++
 		}
 	}
-	for _, kind := range []why.Kind{why.LessMemory, why.FewerSlots, why.AnyModel, why.PodsLeave, why.HoldsEnd, why.DevicesRecover} {
+	for _, kind := range []why.Kind{why.LessMemory, why.FewerSlots, why.AnyModel, why.PodsLeave, why.PodsEnd, why.HoldsEnd, why.DevicesRecover} {
 		if met[kind] < 5 {
 			t.Errorf("%d of 1000 cases have the change %s, want 5 at least", met[kind], kind)
 		}

@@ -114,7 +114,7 @@ func (q *question) holdsEnd() (*Change, error) {
 	for _, n := range q.nodes {
 		n.EachHold(func(h *vgpu.Hold) { gone[h.UID] = !own[h.UID] })
 	}
-	places, err := q.withoutHolds(gone)
+	places, err := q.without(true, gone)
 	if err != nil || places == nil {
 		return nil, err
 	}
@@ -124,7 +124,7 @@ func (q *question) holdsEnd() (*Change, error) {
 			continue
 		}
 		gone[h.UID] = false
-		fewer, err := q.withoutHolds(gone)
+		fewer, err := q.without(true, gone)
 		if err != nil {
 			return nil, err
 		}
@@ -138,12 +138,12 @@ func (q *question) holdsEnd() (*Change, error) {
 	return c, nil
 }
 
-// withoutHolds tries the pods without some holds.
-func (q *question) withoutHolds(gone map[vgpu.UID]bool) ([]vgpu.Assignment, error) {
+// without tries the pods without some holds, or without some assignments.
+func (q *question) without(held bool, gone map[vgpu.UID]bool) ([]vgpu.Assignment, error) {
 	nodes := slices.Clone(q.nodes)
 	for i, n := range nodes {
-		if n.Held() {
-			nodes[i] = n.Without(func(h *vgpu.Hold, held bool) bool { return held && gone[h.UID] })
+		if !held || n.Held() {
+			nodes[i] = n.Without(func(h *vgpu.Hold, isHold bool) bool { return isHold == held && gone[h.UID] })
 		}
 	}
 	return q.try(nodes, q.requests)

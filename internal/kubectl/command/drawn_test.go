@@ -21,7 +21,7 @@ var at = time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
 // TestDrawn runs commands on drawn clusters. The input of "cluster" draws one as testkit reads it; lines below "----" in it add what a
 // drawing cannot say:
 //
-//	pod NAME priority=N gang=G
+//	pod NAME priority=N gang=G max-slowdown=N ends=MINUTES
 //	node NAME problem=WORDS
 //	pending NAME slots=N memory=8Gi priority=N gang=G models=A|B max-slowdown=N minutes=N refused=REASON:N,…
 //	gang NAME min=N members=N bound=N phase=P need=N message=WORDS waits=MINUTES places=POD@NODE,…
@@ -104,6 +104,9 @@ func add(s *snapshot.Snapshot, words []string) error {
 				if p := &s.Nodes[i].Pods[k]; p.Path() == name {
 					p.Priority, p.Gang = int32(number(values["priority"])), gangOf(values["gang"])
 					p.MaxSlowdownMilli = number(values["max-slowdown"])
+					if values["ends"] != "" {
+						p.EndsBy = at.Add(time.Duration(number(values["ends"])) * time.Minute)
+					}
 				}
 			}
 		}

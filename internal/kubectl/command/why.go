@@ -197,7 +197,7 @@ func (o *options) writeFound(s *snapshot.Snapshot, f *found, as form) error {
 	}
 	parts := make([]string, 0, len(f.Waits)+len(f.Runs))
 	for _, a := range f.Waits {
-		text := wording.Answer(a, as == wide)
+		text := wording.Answer(a, s.At, as == wide)
 		if as == wide {
 			text += said(s, a.Pods[0].UID)
 		}

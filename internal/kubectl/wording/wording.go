@@ -61,14 +61,14 @@ func Reason(reason string) string {
 }
 
 // Answer writes why pods wait. The first line is one sentence.
-func Answer(a *why.Answer, all bool) string {
+func Answer(a *why.Answer, at time.Time, all bool) string {
 	var b strings.Builder
 	b.WriteString(sentence(a) + "\n")
 	refused(&b, a)
 	if len(a.Changes) > 0 {
 		b.WriteString("\nTried on the snapshot, each alone; " + subject(a) + " would fit\n")
 		for i := range a.Changes {
-			fmt.Fprintf(&b, "  %s\n", change(a, &a.Changes[i]))
+			fmt.Fprintf(&b, "  %s\n", change(a, &a.Changes[i], at))
 			if all {
 				where(&b, a.Changes[i].Places)
 			}
@@ -134,7 +134,7 @@ func refused(b *strings.Builder, a *why.Answer) {
 }
 
 // change writes a change that helps.
-func change(a *why.Answer, c *why.Change) string {
+func change(a *why.Answer, c *why.Change, at time.Time) string {
 	each := ""
 	if a.Gang != nil && len(a.Pods) > 1 {
 		each = " in each pod"
@@ -150,6 +150,9 @@ func change(a *why.Answer, c *why.Change) string {
 		return fmt.Sprintf("if %s were enough", Count(c.Members, "member"))
 	case why.DevicesRecover:
 		return "once " + strings.Join(c.Devices, ", ") + " can be used again"
+	case why.PodsEnd:
+		in := duration.HumanDuration(max(0, time.Unix(c.At, 0).Sub(at)))
+		return fmt.Sprintf("in %s at the latest, as declared, when %s ended, unless other pods take the room", in, ended(c.Leave))
 	case why.HoldsEnd:
 		return fmt.Sprintf("if the scheduler kept no room for %s%s", leaving(c.Leave), until(c.Leave))
 	}
@@ -178,6 +181,14 @@ func leaving(pods []why.Leaving) string {
 		names = append(names, Count(others, "more pod"))
 	}
 	return strings.Join(names, ", ")
+}
+
+// ended names pods that have ended.
+func ended(pods []why.Leaving) string {
+	if len(pods) == 1 {
+		return leaving(pods) + " has"
+	}
+	return leaving(pods) + " have"
 }
 
 // until says by when the present users of kept room have ended, where that is known of all.
@@ -252,6 +263,8 @@ func advice(a *why.Answer) string {
 			return "allow more GPU models."
 		case why.FewerMembers:
 			return fmt.Sprintf("let the gang begin with %s.", Count(c.Members, "member"))
+		case why.PodsEnd:
+			return "wait for the pods that end."
 		case why.PodsLeave:
 			return "give it a higher priority class, or wait until pods end."
 		case why.HoldsEnd:

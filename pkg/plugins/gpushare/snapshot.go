@@ -139,6 +139,9 @@ func describe(out *snapshot.Pod, pod *v1.Pod, gangOf func(*v1.Pod) *snapshot.Gan
 	if pod.Spec.Priority != nil {
 		out.Priority = *pod.Spec.Priority
 	}
+	if pod.Spec.ActiveDeadlineSeconds != nil && pod.Status.StartTime != nil {
+		out.EndsBy = time.Unix(vgpu.Sum(pod.Status.StartTime.Unix(), *pod.Spec.ActiveDeadlineSeconds), 0).UTC()
+	}
 	for i := range pod.Status.Conditions {
 		if c := &pod.Status.Conditions[i]; c.Type == v1.PodScheduled && c.Status == v1.ConditionTrue {
 			out.Since = c.LastTransitionTime.UTC()

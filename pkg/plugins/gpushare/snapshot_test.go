@@ -194,3 +194,24 @@ func TestSnapshotsBesideTheScheduling(t *testing.T) {
 		}
 	})
 }
+
+// A pod that runs has a declared end from its start on, if it declares one.
+func TestSnapshotOfADeclaredEnd(t *testing.T) {
+	started, hour := metav1.NewTime(time.Unix(1e9, 0)), int64(3600)
+	for _, test := range []struct {
+		name    string
+		started *metav1.Time
+		bound   *int64
+		want    time.Time
+	}{
+		{"started, with a bound", &started, &hour, time.Unix(1e9+3600, 0).UTC()},
+		{"not started", nil, &hour, time.Time{}},
+		{"without a bound", &started, nil, time.Time{}},
+	} {
+		out := snapshot.Pod{}
+		describe(&out, &v1.Pod{Spec: v1.PodSpec{ActiveDeadlineSeconds: test.bound}, Status: v1.PodStatus{StartTime: test.started}}, noGang)
+		if !out.EndsBy.Equal(test.want) {
+			t.Errorf("%s: ends by %v, want %v", test.name, out.EndsBy, test.want)
+		}
+	}
+}
