@@ -16,7 +16,7 @@ func (q *question) podsEnd() (*Change, error) {
 	needed := 0
 	for least, most := 1, len(all); least <= most; {
 		k := least + (most-least)/2
-		places, err := q.without(false, firstOf(all, k))
+		places, err := q.without(false, setOf(all[:k]))
 		if err != nil {
 			return nil, err
 		}
@@ -29,22 +29,11 @@ func (q *question) podsEnd() (*Change, error) {
 	if found == nil {
 		return nil, nil
 	}
-	c := &Change{Kind: PodsEnd, At: all[needed-1].Until, request: q.requests, assigns: found}
-	gone := firstOf(all, needed)
-	for i := range all[:needed] {
-		gone[all[i].UID] = false
-		fewer, err := q.without(false, gone)
-		if err != nil {
-			return nil, err
-		}
-		if fewer != nil {
-			c.assigns = fewer
-			continue
-		}
-		gone[all[i].UID] = true
-		c.Leave = append(c.Leave, all[i])
+	c, err := q.spare(PodsEnd, all[:needed], found)
+	if err == nil {
+		c.At = all[needed-1].Until
 	}
-	return c, nil
+	return c, err
 }
 
 // ending returns the pods with a declared end, the first to end first.
@@ -62,13 +51,4 @@ func (q *question) ending() []Leaving {
 	}
 	slices.SortFunc(all, func(a, b Leaving) int { return cmp.Or(cmp.Compare(a.Until, b.Until), cmp.Compare(a.UID, b.UID)) })
 	return all
-}
-
-// firstOf returns the first pods as a set.
-func firstOf(all []Leaving, k int) map[vgpu.UID]bool {
-	set := map[vgpu.UID]bool{}
-	for i := range all[:k] {
-		set[all[i].UID] = true
-	}
-	return set
 }

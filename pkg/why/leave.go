@@ -106,25 +106,32 @@ func below(pods []preemption.Pod, own int32) bool {
 
 // holdsEnd finds room that the scheduler keeps for others and that would have to be free: no hold of it is superfluous.
 func (q *question) holdsEnd() (*Change, error) {
-	own := map[vgpu.UID]bool{}
-	for i := range q.requests {
-		own[q.requests[i].UID] = true
-	}
-	gone := map[vgpu.UID]bool{}
-	for _, n := range q.nodes {
-		n.EachHold(func(h *vgpu.Hold) { gone[h.UID] = !own[h.UID] })
-	}
-	places, err := q.without(true, gone)
+	all := q.holds()
+	places, err := q.without(true, setOf(all))
 	if err != nil || places == nil {
 		return nil, err
 	}
-	c := &Change{Kind: HoldsEnd, request: q.requests, assigns: places}
-	for _, h := range q.holds() {
-		if !gone[h.UID] {
-			continue
-		}
-		gone[h.UID] = false
-		fewer, err := q.without(true, gone)
+	return q.spare(HoldsEnd, all, places)
+}
+
+// spare returns the change without the superfluous ones of the pods or holds, in their order. Only those on the nodes of the places
+// matter, which are few.
+func (q *question) spare(kind Kind, all []Leaving, places []vgpu.Assignment) (*Change, error) {
+	c := &Change{Kind: kind, request: q.requests, assigns: places}
+	near := slices.DeleteFunc(slices.Clone(all), func(l Leaving) bool {
+		return !slices.ContainsFunc(places, func(a vgpu.Assignment) bool { return a.Node == l.Node })
+	})
+	fewer, err := q.without(kind == HoldsEnd, setOf(near))
+	if err != nil {
+		return nil, err
+	}
+	if fewer != nil {
+		all, c.assigns = near, fewer
+	}
+	gone := setOf(all)
+	for _, l := range all {
+		delete(gone, l.UID)
+		fewer, err := q.without(kind == HoldsEnd, gone)
 		if err != nil {
 			return nil, err
 		}
@@ -132,30 +139,49 @@ func (q *question) holdsEnd() (*Change, error) {
 			c.assigns = fewer
 			continue
 		}
-		gone[h.UID] = true
-		c.Leave = append(c.Leave, h)
+		gone[l.UID] = true
+		c.Leave = append(c.Leave, l)
 	}
 	return c, nil
+}
+
+func setOf(all []Leaving) map[vgpu.UID]bool {
+	set := make(map[vgpu.UID]bool, len(all))
+	for i := range all {
+		set[all[i].UID] = true
+	}
+	return set
 }
 
 // without tries the pods without some holds, or without some assignments.
 func (q *question) without(held bool, gone map[vgpu.UID]bool) ([]vgpu.Assignment, error) {
 	nodes := slices.Clone(q.nodes)
 	for i, n := range nodes {
-		if !held || n.Held() {
+		if concerns(n, held, gone) {
 			nodes[i] = n.Without(func(h *vgpu.Hold, isHold bool) bool { return isHold == held && gone[h.UID] })
 		}
 	}
 	return q.try(nodes, q.requests)
 }
 
-// holds returns the holds on the nodes, those of the highest priority first.
+// concerns reports whether a node has a hold, or an assignment, that goes.
+func concerns(n *vgpu.Node, held bool, gone map[vgpu.UID]bool) bool {
+	some := false
+	if held {
+		n.EachHold(func(h *vgpu.Hold) { some = some || gone[h.UID] })
+	} else {
+		n.Each(func(a *vgpu.Assignment) { some = some || gone[a.UID] })
+	}
+	return some
+}
+
+// holds returns the holds of others on the nodes, those of the highest priority first.
 func (q *question) holds() []Leaving {
 	var all []Leaving
 	for i := range q.s.Nodes {
 		n := &q.s.Nodes[i]
 		for k := range n.Holds {
-			if n.Problem != "" {
+			if n.Problem != "" || slices.ContainsFunc(q.requests, func(r vgpu.Request) bool { return r.UID == n.Holds[k].UID }) {
 				continue
 			}
 			h := Leaving{Name: n.Holds[k].Name, Node: n.Name, Priority: n.Holds[k].Priority, Higher: n.Holds[k].Priority >= q.requests[0].Priority}
