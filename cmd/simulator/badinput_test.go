@@ -29,6 +29,10 @@ func TestBadInput(t *testing.T) {
 		{"before the start", []string{"map", "testdata/scenario.yaml", "--at", "-1m"}, []string{"--at", "-1m0s", "0s or later"}},
 		{"policy that was not played", []string{"map", "testdata/scenario.yaml", "--policy", "fgd"}, []string{"--policy", `"fgd"`, "packed with seed 2"}},
 		{"seed that was not played", []string{"map", "testdata/scenario.yaml", "--seed", "77"}, []string{"--seed", `"77"`, "tandem with seed 1"}},
+		{"map for other machines", []string{"run", "testdata/scenario.yaml", "--serve", "0.0.0.0:0"}, []string{"--serve", `"0.0.0.0:0"`, "127.0.0.1:8080", "--serve-anyone"}},
+		{"map without a port", []string{"run", "testdata/scenario.yaml", "--serve", "localhost"}, []string{"--serve", `"localhost"`, "127.0.0.1:8080"}},
+		{"map of a policy that was not played", []string{"run", "testdata/scenario.yaml", "--serve", "127.0.0.1:0", "--policy", "fgd"}, []string{"--policy", `"fgd"`, "packed with seed 2"}},
+		{"policy of no map", []string{"run", "testdata/scenario.yaml", "--policy", "packed"}, []string{"--policy", "--serve"}},
 		{"folder as a scenario", []string{"map", filepath.Dir(scenario)}, []string{filepath.Dir(scenario)}},
 	}
 	for _, tc := range tests {

@@ -13,6 +13,7 @@ import (
 func runCommand() *cobra.Command {
 	var form command.Output
 	var plot string
+	var shown page
 	c := &cobra.Command{
 		Use:   "run SCENARIO.yaml",
 		Short: "Plays a scenario with every policy that it names and checks what it expects",
@@ -52,9 +53,12 @@ Where there are fleets or notebooks, or the policy native, a table of work has a
   burst slowdown                        the time that bursts of notebooks took ÷ the time that they take alone
 Parts of the workload that come after others have a row each, with the times when they arrive, start and end.
 
-Below stands which assertions hold. The command ends with 1 when one does not, with 2 when the scenario has an error.`,
+Below stands which assertions hold. The command ends with 1 when one does not, with 2 when the scenario has an error.
+
+With --serve a browser then shows one run as a map of the GPUs with a time slider.`,
 		Example: `  simulator run examples/mixed.yaml
-  simulator run examples/mixed.yaml -o json`,
+  simulator run examples/mixed.yaml -o json
+  simulator run examples/mixed.yaml --policy packed --serve 127.0.0.1:8080`,
 		Args: command.ScenarioFile,
 		RunE: func(c *cobra.Command, args []string) error {
 			if plot != "" {
@@ -64,17 +68,25 @@ Below stands which assertions hold. The command ends with 1 when one does not, w
 			if err != nil {
 				return err
 			}
-			return play(c, s, &form)
+			return play(c, s, &form, &shown)
 		},
 	}
 	form.AddFlag(c)
+	shown.addFlags(c)
 	c.Flags().StringVar(&plot, "plot", "", "")
 	c.Flags().Lookup("plot").Hidden = true // it is there for its error only
 	return c
 }
 
-// play runs a scenario and prints what came of it.
-func play(c *cobra.Command, s *scenario.Scenario, form *command.Output) error {
+// play runs a scenario, prints what came of it, and shows a run where that is asked for.
+func play(c *cobra.Command, s *scenario.Scenario, form *command.Output, shown *page) error {
+	l, err := shown.listen(c.Context())
+	if err != nil {
+		return err
+	}
+	if l != nil {
+		defer l.Close()
+	}
 	bar := command.Progress(c)
 	bar.Parts = scenario.Hundredths
 	result, err := s.Play(bar.Step)
@@ -82,9 +94,18 @@ func play(c *cobra.Command, s *scenario.Scenario, form *command.Output) error {
 	if err != nil {
 		return err
 	}
+	run, err := choose(result, shown.policy, shown.seed)
+	if err != nil {
+		return err
+	}
 	results := summary.Of(result)
 	if err := form.Write(c.OutOrStdout(), results); err != nil {
 		return err
+	}
+	if l != nil {
+		if err := shown.show(c, l, result.Name, run); err != nil {
+			return err
+		}
 	}
 	failed := results.Failed()
 	if len(failed) == 0 {

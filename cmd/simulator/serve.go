@@ -1,0 +1,56 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"os/signal"
+	"syscall"
+
+	"github.com/spf13/cobra"
+
+	"github.com/tandem-gpu/tandem/internal/gpumap"
+	"github.com/tandem-gpu/tandem/internal/simulator/playback"
+	"github.com/tandem-gpu/tandem/internal/simulator/scenario"
+)
+
+// page is the GPU map of a run, as the flags say.
+type page struct {
+	address, policy, seed string
+	anyone                bool
+}
+
+func (p *page) addFlags(c *cobra.Command) {
+	c.Flags().StringVar(&p.address, "serve", "", "`address`, as 127.0.0.1:8080, where a browser sees the GPU map of a run, until Ctrl-C")
+	c.Flags().BoolVar(&p.anyone, "serve-anyone", false, "let --serve have an address that other machines can reach; it asks nobody who they are")
+	c.Flags().StringVar(&p.policy, "policy", "", "`name` of the policy whose run --serve shows; without it the first")
+	c.Flags().StringVar(&p.seed, "seed", "", "`number` of the seed whose run --serve shows; without it the first")
+}
+
+// listen opens the address before the scenario is played, so that a bad one does not cost the time. It returns nil without --serve.
+func (p *page) listen(ctx context.Context) (net.Listener, error) {
+	if p.address == "" {
+		if p.policy != "" || p.seed != "" || p.anyone {
+			return nil, errors.New("flags --policy, --seed and --serve-anyone: they are about --serve, which is not given")
+		}
+		return nil, nil
+	}
+	l, err := gpumap.Listen(ctx, p.address, p.anyone)
+	if errors.Is(err, gpumap.ErrNotLoopback) {
+		return nil, fmt.Errorf("flag --serve: %w; --serve-anyone allows others", err)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("flag --serve: %w", err)
+	}
+	return l, nil
+}
+
+// show serves the run until the context ends, or the user ends it.
+func (p *page) show(c *cobra.Command, l net.Listener, name string, run *scenario.Run) error {
+	ctx, stop := signal.NotifyContext(c.Context(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	fmt.Fprintf(c.ErrOrStderr(), "The GPU map of policy %s with seed %d is at http://%s/ until you press Ctrl-C.\n", run.Policy, run.Seed, l.Addr())
+	return gpumap.Serve(ctx, l, gpumap.Handler(playback.Of(name, run)))
+}
