@@ -67,6 +67,10 @@ test-notebooks: tested-with ## park and wake a real Jupyter server, three minute
 test-gateway: tested-with ## send requests through traefik to inference fleets, beside autoscalers too, 20 minutes; as root or with user namespaces; builds traefik first
 	TANDEM_GATEWAY=1 go test -count=1 -timeout 60m -run 'TestFleetsGateway$$' -v ./test/integration
 
+.PHONY: test-page
+test-page: ## the GPU map in Debian's Chromium, half a minute; as root it installs Chromium; IMAGES=docs/images renews the guide's pictures
+	hack/test-page.sh
+
 HISTORIES ?= 10000 # of gangs, of four kinds: 7 to 15 minutes each on two cores
 properties: ## run the property tests with 10,000 cases each
 	RAPID_CHECKS=10000 go test -timeout 60m -run 'Property|Law' ./pkg/vgpu/... ./pkg/fragmentation/... ./pkg/interference/... ./pkg/placement/... \
