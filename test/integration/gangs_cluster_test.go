@@ -62,8 +62,8 @@ type gangCluster struct {
 	// preempt changes the arguments of GPUPreempt of the schedulers that are started; nil for none.
 	preempt func(args map[string]any)
 	// flags come at the end of the command lines of the schedulers that are started.
-	flags []string
-	starts  int
+	flags  []string
+	starts int
 	// namespace of the test that runs.
 	namespace string
 	tests     int
