@@ -90,6 +90,17 @@ func TestGangChangeLaw(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
+		placed := 0
+		for i := range s.Nodes {
+			for k := range s.Nodes[i].Pods {
+				if s.Nodes[i].Pods[k].Gang != nil {
+					placed++
+				}
+			}
+		}
+		if want := max(1, s.Gangs[0].MinCount-placed); q.min != want {
+			t.Fatalf("%d of %d members must get a place, want %d", q.min, len(s.Pending), want)
+		}
 		for i := range a.Changes {
 			c := &a.Changes[i]
 			least := q.min
