@@ -34,7 +34,9 @@ func small() *snapshot.Snapshot {
 		return p
 	}
 	percent := func(n int) *int { return &n }
-	n1 := snapshot.Node{Name: "n1", Devices: []snapshot.Device{device("a", 0), device("b", 1), device("c", 2)}, Links: []snapshot.Link{{Between: [2]int{1, 2}, Class: "NVLink", Lanes: 4}}}
+	n1 := snapshot.Node{Name: "n1", Devices: []snapshot.Device{device("a", 0), device("b", 1), device("c", 2)}, Links: []snapshot.Link{
+		{Between: [2]int{0, 1}, Class: "PIX"}, {Between: [2]int{1, 2}, Class: "NVLink", Lanes: 4},
+	}}
 	n1.Devices[1].Healthy, n1.Devices[1].Reason = false, "Xid79"
 	slow := pod("team-a", "bert", 4, snapshot.On{Device: "a", SlowdownMilli: 1234, SMPercent: percent(80)})
 	slow.MaxSlowdownMilli = 1100
@@ -109,6 +111,40 @@ room: No node has room for a pod of 8, 4, 2 or 1 whole GPUs. CPU and memory of t
 `
 	if diff := cmp.Diff(want, says(&snapshot.Snapshot{Source: snapshot.FromSimulator})); diff != "" {
 		t.Errorf("answers of an empty cluster (-want +got):\n%s", diff)
+	}
+}
+
+// TestMeasuredByDevice: a pod on two devices is idle on the one that it does not use.
+func TestMeasuredByDevice(t *testing.T) {
+	s := small()
+	none, all := 0, 100
+	p := &s.Nodes[0].Pods[0]
+	second := p.Containers[0]
+	second.Name, second.Devices = "second", []vgpu.DeviceID{"c"}
+	p.Containers = append(p.Containers, second)
+	p.On = []snapshot.On{{Device: "a", SMPercent: &none}, {Device: "c", SMPercent: &all, SlowdownMilli: 1596}}
+	got := picture(t, s)
+	a, c := got.Nodes[0].Devices[0].Slices[0], got.Nodes[0].Devices[2].Slices[0]
+	if !a.Idle || c.Idle || a.SlowdownMilli != 0 || c.SlowdownMilli != 1596 {
+		t.Errorf("on a idle %v, slowdown %d, on c idle %v, slowdown %d", a.Idle, a.SlowdownMilli, c.Idle, c.SlowdownMilli)
+	}
+	if slow := got.Answers[1].Text; !strings.HasPrefix(slow, "team-a/bert on n1/g2 takes 1.60 times") {
+		t.Errorf("1,596 thousandths: %q", slow)
+	}
+}
+
+// TestAnswerNamesThree: an answer names three things, and counts the others.
+func TestAnswerNamesThree(t *testing.T) {
+	s := small()
+	for i := range s.Nodes[0].Devices {
+		s.Nodes[0].Devices[i].Healthy, s.Nodes[0].Devices[i].Reason = false, ""
+	}
+	if got := picture(t, s).Answers[0].Text; !strings.HasPrefix(got, "3 GPUs are sick: n1/g0, n1/g1, n1/g2.") {
+		t.Errorf("three: %q", got)
+	}
+	s.Nodes[1].Devices[0].Healthy = false
+	if got := picture(t, s).Answers[0].Text; !strings.HasPrefix(got, "4 GPUs are sick: n1/g0, n1/g1, n1/g2 and 1 more.") {
+		t.Errorf("four: %q", got)
 	}
 }
 
