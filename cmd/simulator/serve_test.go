@@ -33,17 +33,20 @@ func TestServe(t *testing.T) {
 	c.SetOut(&out)
 	c.SetErr(errs)
 	go func() { ended <- c.ExecuteContext(ctx) }()
-	address := regexp.MustCompile(`packed with seed 2 is at (http://127\.0\.0\.1:\d+/) until`)
-	var url string
+	address := regexp.MustCompile(`of (.*) is at (http://127\.0\.0\.1:\d+/) until`)
+	var run, url string
 	for url == "" {
 		select {
 		case said := <-errs:
 			if m := address.FindStringSubmatch(said); m != nil {
-				url = m[1]
+				run, url = m[1], m[2]
 			}
 		case err := <-ended:
 			t.Fatalf("the command has ended: %v", err)
 		}
+	}
+	if run != "policy packed with seed 2" {
+		t.Errorf("shows %s", run)
 	}
 	if !strings.Contains(out.String(), "packed") {
 		t.Errorf("no table before the address:\n%s", out.String())
