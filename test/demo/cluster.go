@@ -88,6 +88,8 @@ type cluster struct {
 	jupyter  *jupyter
 	// activatorAt is the address of the activator. The others are where the programs of the control plane serve their metrics.
 	activatorAt, schedulerMetrics, controllerMetrics, activatorMetrics string
+	// snapshots is where the scheduler serves its snapshot.
+	snapshots string
 	// pods counts those that have an address.
 	pods atomic.Int64
 }
@@ -231,14 +233,14 @@ func (c *cluster) startScheduler(ctx context.Context) error {
 	if err := os.WriteFile(path, raw, 0o600); err != nil {
 		return fmt.Errorf("configure scheduler: %w", err)
 	}
-	ports, err := sandbox.FreePorts(1)
+	ports, err := sandbox.FreePorts(2)
 	if err != nil {
 		return err
 	}
-	c.schedulerMetrics = fmt.Sprintf("%s:%d", loopback, ports[0])
+	c.schedulerMetrics, c.snapshots = fmt.Sprintf("%s:%d", loopback, ports[0]), fmt.Sprintf("https://%s:%d", loopback, ports[1])
 	c.running, err = c.plane.Processes().Start("scheduler", exec.Command(c.scheduler,
 		"--config="+path, "--authentication-kubeconfig="+kubeconfig, "--authorization-kubeconfig="+kubeconfig, "--bind-address="+loopback, fmt.Sprintf("--secure-port=%d", ports[0]),
-		"--snapshot-secure-port=0"))
+		fmt.Sprintf("--snapshot-secure-port=%d", ports[1])))
 	return err
 }
 
@@ -295,6 +297,9 @@ func (c *cluster) instructions() string {
   kubectl -n lab delete pod train-nlp       # who takes its place?
   kubectl -n lab get events --field-selector type=Warning
 `)
+	seen := fmt.Sprintf("--scheduler-address %s --scheduler-insecure", c.snapshots) // no kubelet is there that would forward a port
+	fmt.Fprintf(&b, "  go run ./cmd/kubectl-tandem map %s   # who has which part of which GPU\n", seen)
+	fmt.Fprintf(&b, "  go run ./cmd/kubectl-tandem ui %s    # the same in a browser\n", seen)
 	fmt.Fprintf(&b, "\nTandem's controller has a clock that runs fast here, so kubectl prints <invalid> for times that it wrote. Jobs,\n"+
 		"Deployments and StatefulSets get pods in the namespace lab only.\n")
 	fmt.Fprintf(&b, "\nLogs, CDI specs, checkpoints: %s\n\n", c.dir)

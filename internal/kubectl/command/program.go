@@ -69,7 +69,8 @@ with --snapshot. What you may not see is "another team".`,
 		Example: `  kubectl tandem map                      who has which part of which GPU
   kubectl tandem why train-0 -n team-a    why a pod waits, and what would help
   kubectl tandem gang                     gangs, and what they wait for
-  kubectl tandem snapshot -f now.json     keep the state of this moment`,
+  kubectl tandem snapshot -f now.json     keep the state of this moment
+  kubectl tandem ui                       the GPU map in a browser`,
 		Annotations:   map[string]string{cobra.CommandDisplayNameAnnotation: "kubectl tandem"},
 		SilenceUsage:  true,
 		SilenceErrors: true,
@@ -81,7 +82,7 @@ with --snapshot. What you may not see is "another team".`,
 	c.SetErr(s.Errs)
 	c.SetFlagErrorFunc(func(c *cobra.Command, err error) error { return usage("%w; see %s --help", err, c.CommandPath()) })
 	o.addFlags(c.PersistentFlags())
-	c.AddCommand(o.gangCommand(), o.mapCommand(), o.snapshotCommand(), o.whyCommand())
+	c.AddCommand(o.gangCommand(), o.mapCommand(), o.snapshotCommand(), o.uiCommand(), o.whyCommand())
 	c.RunE = func(c *cobra.Command, args []string) error {
 		if len(args) > 0 {
 			return usage("unknown command %q, known are %s", args[0], strings.Join(commands(c), ", "))
