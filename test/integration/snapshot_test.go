@@ -28,12 +28,11 @@ func TestSnapshot(t *testing.T) {
 	t.Parallel()
 	c := &snapshotCluster{gangCluster: startCluster(t, gangModes()[0], buildScheduler(t), 2)}
 	c.serve(t)
-	for name, pods := range map[string][]*v1.Pod{
-		"team-a": {fakecluster.Pod("train", 3)},
-		"team-b": {fakecluster.Pod("hidden-infer", 5), fakecluster.Pod("hidden-waits", 20)},
-	} {
-		c.create(t, name, pods)
-	}
+	c.create(t, "team-a", fakecluster.Pod("train", 3))
+	c.create(t, "team-b", fakecluster.Pod("hidden-infer", 5))
+	c.awaitNode(t, "team-a", "train")
+	c.awaitNode(t, "team-b", "hidden-infer")
+	c.submit(t, "team-b", fakecluster.Pod("hidden-waits", 20)) // earlier it might take the whole node
 	tokens := map[string]string{}
 	for name, roles := range map[string][]string{"auditor": {"tandem-snapshot-reader", listsPods}, "reader": {"tandem-snapshot-reader"}, "stranger": {listsPods}} {
 		tokens[name] = c.account(t, name, roles)
@@ -110,18 +109,29 @@ func (c *snapshotCluster) serve(t *testing.T, flags ...string) {
 	c.startScheduler(t)
 }
 
-// create makes a namespace with pods.
-func (c *snapshotCluster) create(t *testing.T, namespace string, pods []*v1.Pod) {
+// create makes a namespace with a pod.
+func (c *snapshotCluster) create(t *testing.T, namespace string, p *v1.Pod) {
 	t.Helper()
 	if _, err := c.admin.CoreV1().Namespaces().Create(t.Context(), &v1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}}, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	for _, p := range pods {
-		p.Namespace, p.UID, p.Spec.SchedulerName = namespace, "", "tandem-scheduler"
-		if _, err := c.admin.CoreV1().Pods(namespace).Create(t.Context(), p, metav1.CreateOptions{}); err != nil {
-			t.Fatal(err)
-		}
+	c.submit(t, namespace, p)
+}
+
+func (c *snapshotCluster) submit(t *testing.T, namespace string, p *v1.Pod) {
+	t.Helper()
+	p.Namespace, p.UID, p.Spec.SchedulerName = namespace, "", "tandem-scheduler"
+	if _, err := c.admin.CoreV1().Pods(namespace).Create(t.Context(), p, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
 	}
+}
+
+func (c *snapshotCluster) awaitNode(t *testing.T, namespace, name string) {
+	t.Helper()
+	poll(t, name+" has a node", func(ctx context.Context) (bool, string) {
+		p, err := c.admin.CoreV1().Pods(namespace).Get(ctx, name, metav1.GetOptions{})
+		return err == nil && p.Spec.NodeName != "", fmt.Sprintf("%v %+v\n%s", err, p.Status.Conditions, c.scheduler.Tail(5))
+	})
 }
 
 // account makes a service account with roles in the whole cluster, and returns a token of it.
