@@ -180,7 +180,12 @@ func (b *bench) awaitPod(pod *v1.Pod, want string, is func(*v1.Pod) bool) *v1.Po
 
 func (b *bench) awaitRunning(pod *v1.Pod) {
 	b.t.Helper()
-	b.awaitPod(pod, "running", func(p *v1.Pod) bool { return p.Status.Phase == v1.PodRunning })
+	b.awaitPod(pod, "running", func(p *v1.Pod) bool {
+		if p.Status.Phase == v1.PodFailed {
+			b.t.Fatalf("pod %s: %s", p.Name, p.Status.Message)
+		}
+		return p.Status.Phase == v1.PodRunning
+	})
 }
 
 // checkpoint returns the devices of each container of the pods, from the kubelet's checkpoint.

@@ -126,7 +126,7 @@ func (k *Kubelet) fail(ctx context.Context, pod *v1.Pod) {
 	if ended(pod) || len(pod.Finalizers) == 0 {
 		return // nobody could read the phase
 	}
-	k.writeStatus(ctx, pod, func(status *v1.PodStatus) { status.Phase = v1.PodFailed })
+	_ = k.writeStatus(ctx, pod, func(status *v1.PodStatus) { status.Phase = v1.PodFailed })
 }
 
 // confirmDeletion informs the API server that no container of the pod runs any more, and reports whether that
@@ -160,20 +160,20 @@ func (k *Kubelet) admit(ctx context.Context, pod *v1.Pod) error {
 func (k *Kubelet) reject(ctx context.Context, pod *v1.Pod, err error) {
 	const reason = "UnexpectedAdmissionError"
 	k.recorder.Event(pod, v1.EventTypeWarning, reason, err.Error())
-	k.writeStatus(ctx, pod, func(status *v1.PodStatus) {
+	_ = k.writeStatus(ctx, pod, func(status *v1.PodStatus) {
 		status.Phase, status.Reason, status.Message = v1.PodFailed, reason, "Pod was rejected: "+err.Error()
 	})
 }
 
-// keepRunning starts the containers of a pod, again and again until all run or ctx ends.
+// keepRunning starts the containers of a pod, again and again until all run and the API server knows it, or ctx ends.
 func (k *Kubelet) keepRunning(ctx context.Context, pod *v1.Pod) {
 	for wait := firstRetry; ; wait = min(2*wait, lastRetry) {
 		failures := k.startContainers(ctx, pod)
 		if ctx.Err() != nil {
 			return
 		}
-		k.writeStatus(ctx, pod, func(status *v1.PodStatus) { k.fill(status, pod, failures) })
-		if len(failures) == 0 || !pause(ctx, wait) {
+		err := k.writeStatus(ctx, pod, func(status *v1.PodStatus) { k.fill(status, pod, failures) })
+		if len(failures) == 0 && err == nil || !pause(ctx, wait) {
 			return
 		}
 	}

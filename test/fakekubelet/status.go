@@ -10,8 +10,8 @@ import (
 	"k8s.io/klog/v2"
 )
 
-// writeStatus changes the status of a pod in the API server. A pod that is gone needs none.
-func (k *Kubelet) writeStatus(ctx context.Context, pod *v1.Pod, change func(*v1.PodStatus)) {
+// writeStatus changes the status of a pod in the API server. A pod that is gone needs none. Errors are logged.
+func (k *Kubelet) writeStatus(ctx context.Context, pod *v1.Pod, change func(*v1.PodStatus)) error {
 	pods := k.config.Client.CoreV1().Pods(pod.Namespace)
 	err := retry.RetryOnConflict(retry.DefaultBackoff, func() error {
 		now, err := pods.Get(ctx, pod.Name, metav1.GetOptions{})
@@ -25,9 +25,13 @@ func (k *Kubelet) writeStatus(ctx context.Context, pod *v1.Pod, change func(*v1.
 		_, err = pods.UpdateStatus(ctx, now, metav1.UpdateOptions{})
 		return err
 	})
-	if err != nil && !apierrors.IsNotFound(err) && ctx.Err() == nil {
+	if apierrors.IsNotFound(err) {
+		return nil
+	}
+	if err != nil && ctx.Err() == nil {
 		klog.FromContext(ctx).Error(err, "Update pod status", "pod", klog.KObj(pod))
 	}
+	return err
 }
 
 // fill sets phase, conditions and container statuses from what runs.
