@@ -100,7 +100,7 @@ func TestUI(t *testing.T) {
 		}
 	}
 	for _, path := range []string{"", "moments", "picture?at=1767225600", strings.Repeat("0", 32) + "/", strings.TrimSuffix(address[2], "/")} {
-		if code, body := get(t, address[1]+path); code != http.StatusNotFound || strings.Contains(body, "n1") {
+		if code, body := get(t, address[1]+path); code != http.StatusNotFound || !strings.Contains(body, "kubectl tandem ui has printed") {
 			t.Errorf("/%s: %d, %.200s; want it not found", path, code, body)
 		}
 	}
