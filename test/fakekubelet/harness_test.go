@@ -17,6 +17,7 @@ import (
 	quantity "k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/transport"
 	"k8s.io/klog/v2"
 	"k8s.io/kubernetes/pkg/kubelet/checkpointmanager"
 	"k8s.io/kubernetes/pkg/kubelet/cm/devicemanager/checkpoint"
@@ -55,6 +56,8 @@ type bench struct {
 	paths  fakekubelet.Paths
 	admin  *kubernetes.Clientset
 	plugin *scripted
+	// wrap changes the kubelet's requests to the API server; nil for no change.
+	wrap transport.WrapperFunc
 
 	kubelet *fakekubelet.Kubelet
 	stop    func()
@@ -63,12 +66,17 @@ type bench struct {
 // newBench starts a kubelet on a node of its own and a plugin with four devices that registered.
 func newBench(t *testing.T) *bench {
 	t.Helper()
+	return newBenchWith(t, nil)
+}
+
+func newBenchWith(t *testing.T, wrap transport.WrapperFunc) *bench {
+	t.Helper()
 	dir, err := os.MkdirTemp("", "fk-*") // t.TempDir is too long for sockets
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { os.RemoveAll(dir) })
-	b := &bench{t: t, dir: dir, paths: fakekubelet.PathsIn(dir), node: fmt.Sprintf("n%d", nodes.Add(1))}
+	b := &bench{t: t, dir: dir, paths: fakekubelet.PathsIn(dir), node: fmt.Sprintf("n%d", nodes.Add(1)), wrap: wrap}
 	if b.admin, err = kubernetes.NewForConfig(plane.Admin()); err != nil {
 		t.Fatal(err)
 	}
@@ -86,6 +94,7 @@ func (b *bench) start() {
 	if err != nil {
 		b.t.Fatal(err)
 	}
+	config.Wrap(b.wrap)
 	client, err := kubernetes.NewForConfig(config)
 	if err != nil {
 		b.t.Fatal(err)

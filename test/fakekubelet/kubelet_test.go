@@ -2,7 +2,11 @@ package fakekubelet_test
 
 import (
 	"fmt"
+	"io"
+	"net/http"
 	"slices"
+	"strings"
+	"sync"
 	"testing"
 
 	v1 "k8s.io/api/core/v1"
@@ -29,6 +33,41 @@ func TestRunningPodHasAnAddress(t *testing.T) {
 			t.Errorf("pod %s has the address %q and the addresses %v, want %q", name, pod.Status.PodIP, pod.Status.PodIPs, addresses[name])
 		}
 	}
+}
+
+// refusing refuses the first requests that change one pod each, by method and path.
+type refusing struct {
+	http.RoundTripper
+	seen *sync.Map
+}
+
+func (r refusing) RoundTrip(q *http.Request) (*http.Response, error) {
+	if _, seen := r.seen.LoadOrStore(q.Method+" "+q.URL.Path, true); !seen && strings.Contains(q.URL.Path, "/pods/") && q.Method != http.MethodGet {
+		status := `{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"Forbidden","code":403,"message":"no relationship found"}`
+		return &http.Response{
+			StatusCode: http.StatusForbidden, Header: http.Header{"Content-Type": {"application/json"}}, Body: io.NopCloser(strings.NewReader(status)), Request: q,
+		}, nil
+	}
+	return r.RoundTripper.RoundTrip(q)
+}
+
+// The API server's authorizer of nodes learns late which pods are on a node. What it refuses until then is written later.
+func TestRefusedRequestsAreSentAgain(t *testing.T) {
+	b := newBenchWith(t, func(rt http.RoundTripper) http.RoundTripper { return refusing{rt, &sync.Map{}} })
+	runs := b.create("runs", nil, []v1.Container{ask("main", 4)})
+	b.awaitRunning(runs)
+	rejected := b.create("rejected", nil, []v1.Container{ask("main", 5)})
+	b.awaitPod(rejected, "failed", func(p *v1.Pod) bool { return p.Status.Phase == v1.PodFailed })
+	if err := b.admin.CoreV1().Pods("default").Delete(t.Context(), runs.Name, *metav1.NewDeleteOptions(30)); err != nil {
+		t.Fatal(err)
+	}
+	b.eventually(func() error {
+		_, err := b.admin.CoreV1().Pods("default").Get(t.Context(), runs.Name, metav1.GetOptions{})
+		if !apierrors.IsNotFound(err) {
+			return fmt.Errorf("get deleted pod: want not found, got %w", err)
+		}
+		return nil
+	})
 }
 
 func TestDeletedPodFreesItsDevices(t *testing.T) {

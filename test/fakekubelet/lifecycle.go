@@ -105,7 +105,7 @@ func (k *Kubelet) handle(ctx context.Context, c change) {
 		k.pods.remove(pod.UID) // its devices are free from here on
 	case before == nil && !ended(pod):
 		if err := k.admit(ctx, pod); err != nil {
-			k.reject(ctx, pod, err)
+			k.pods.work(ctx, pod.UID, func(ctx context.Context) { k.reject(ctx, pod, err) })
 			return
 		}
 		k.pods.work(ctx, pod.UID, func(ctx context.Context) { k.keepRunning(ctx, pod) })
@@ -126,20 +126,21 @@ func (k *Kubelet) fail(ctx context.Context, pod *v1.Pod) {
 	if ended(pod) || len(pod.Finalizers) == 0 {
 		return // nobody could read the phase
 	}
-	_ = k.writeStatus(ctx, pod, func(status *v1.PodStatus) { status.Phase = v1.PodFailed })
+	k.keepWriting(ctx, pod, func(status *v1.PodStatus) { status.Phase = v1.PodFailed })
 }
 
-// confirmDeletion informs the API server that no container of the pod runs any more, and reports whether that
-// succeeded.
+// confirmDeletion informs the API server that no container of the pod runs any more, and reports whether that succeeded before ctx ended.
 func (k *Kubelet) confirmDeletion(ctx context.Context, pod *v1.Pod) bool {
 	options := metav1.NewDeleteOptions(0)
 	options.Preconditions = metav1.NewUIDPreconditions(string(pod.UID))
-	err := k.config.Client.CoreV1().Pods(pod.Namespace).Delete(ctx, pod.Name, *options)
-	if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) {
+	return again(ctx, func() error {
+		err := k.config.Client.CoreV1().Pods(pod.Namespace).Delete(ctx, pod.Name, *options)
+		if err == nil || apierrors.IsNotFound(err) || apierrors.IsConflict(err) {
+			return nil
+		}
 		klog.FromContext(ctx).Error(err, "Delete pod", "pod", klog.KObj(pod))
-		return false
-	}
-	return true
+		return err
+	})
 }
 
 // admit gives all containers of a pod their devices. Containers that run already, from before a restart of the kubelet,
@@ -160,7 +161,7 @@ func (k *Kubelet) admit(ctx context.Context, pod *v1.Pod) error {
 func (k *Kubelet) reject(ctx context.Context, pod *v1.Pod, err error) {
 	const reason = "UnexpectedAdmissionError"
 	k.recorder.Event(pod, v1.EventTypeWarning, reason, err.Error())
-	_ = k.writeStatus(ctx, pod, func(status *v1.PodStatus) {
+	k.keepWriting(ctx, pod, func(status *v1.PodStatus) {
 		status.Phase, status.Reason, status.Message = v1.PodFailed, reason, "Pod was rejected: "+err.Error()
 	})
 }

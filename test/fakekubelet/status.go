@@ -34,6 +34,22 @@ func (k *Kubelet) writeStatus(ctx context.Context, pod *v1.Pod, change func(*v1.
 	return err
 }
 
+// keepWriting writes a status again and again until it is written, or ctx ends.
+func (k *Kubelet) keepWriting(ctx context.Context, pod *v1.Pod, change func(*v1.PodStatus)) {
+	again(ctx, func() error { return k.writeStatus(ctx, pod, change) })
+}
+
+// again tries until it succeeds, or ctx ends, and reports which. The API server refuses the first requests about a pod where its authorizer of
+// nodes does not know yet that the pod is on this node.
+func again(ctx context.Context, try func() error) bool {
+	for wait := firstRetry; try() != nil; wait = min(2*wait, lastRetry) {
+		if !pause(ctx, wait) {
+			return false
+		}
+	}
+	return true
+}
+
 // fill sets phase, conditions and container statuses from what runs.
 func (k *Kubelet) fill(status *v1.PodStatus, pod *v1.Pod, failures map[string]failure) {
 	status.InitContainerStatuses, status.ContainerStatuses = nil, nil
