@@ -50,7 +50,7 @@ var unpackaged = []string{"internal/testkit", "internal/sandbox", "internal/arch
 // violations returns what package p, and only p, does against the rules. The graph has the imports of each directory of
 // the module.
 func (p *source) violations(graph map[string][]string) []string {
-	rules := []func(*source) []string{places, names, comments, generated, coreImports, pluginImports, simImports, labImports, fakeImports}
+	rules := []func(*source) []string{places, names, comments, generated, coreImports, pluginImports, simImports, labImports, fakeImports, asking}
 	var all []string
 	for _, rule := range rules {
 		all = append(all, rule(p)...)
@@ -188,6 +188,26 @@ func fakeImports(p *source) []string {
 		return i == "testing" || within(i, p.module+"/test") ||
 			slices.ContainsFunc(unpackaged, func(d string) bool { return within(i, p.module+"/"+d) })
 	}, "what is for tests")
+}
+
+// deciding lists the packages outside of pkg/ that decide by types of Kubernetes and ask nobody, and clients what asks.
+var (
+	deciding = []string{"internal/kubectl/checks"}
+	clients  = []string{"context", "net", "os", "k8s.io/client-go", "k8s.io/klog"}
+)
+
+// asking: what decides reads no cluster, no file and no clock.
+func asking(p *source) []string {
+	if !slices.Contains(deciding, p.dir) {
+		return nil
+	}
+	all := p.banned(func(i string) bool {
+		return slices.ContainsFunc(clients, func(c string) bool { return within(i, c) })
+	}, "what decides asks nobody")
+	for _, use := range p.clocks {
+		all = append(all, "uses time."+use+": what decides is told the time")
+	}
+	return all
 }
 
 // agent lists the directories of the node agent, and scheduling the core packages that decide for the whole cluster: the

@@ -1,0 +1,97 @@
+package facts_test
+
+import (
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	fakedynamic "k8s.io/client-go/dynamic/fake"
+	"k8s.io/client-go/kubernetes/fake"
+	k8stesting "k8s.io/client-go/testing"
+
+	"github.com/tandem-gpu/tandem/internal/kubectl/checks"
+	"github.com/tandem-gpu/tandem/internal/kubectl/facts"
+	"github.com/tandem-gpu/tandem/pkg/api/v1alpha1"
+)
+
+// read reads a cluster with some pods, whose API server answers one verb of a resource with an error.
+func read(t *testing.T, pods []runtime.Object, verb, failing string, with error) (*checks.Facts, []string, error) {
+	t.Helper()
+	client := fake.NewClientset(pods...)
+	custom := fakedynamic.NewSimpleDynamicClientWithCustomListKinds(runtime.NewScheme(), map[schema.GroupVersionResource]string{v1alpha1.GPUNodes: "GPUNodeList"})
+	fail := func(a k8stesting.Action) (bool, runtime.Object, error) {
+		return a.GetResource().Resource == failing && a.GetVerb() == verb, nil, with
+	}
+	client.PrependReactor("*", "*", fail)
+	custom.PrependReactor("*", "*", fail)
+	var steps []string
+	f, err := facts.Read(t.Context(), client, custom, &facts.Options{Namespace: "tandem-system", Scheduler: "tandem-scheduler", Now: time.Unix(0, 0), Step: func(s string) { steps = append(steps, s) }})
+	return f, steps, err
+}
+
+// sources are the resources that are read, with the verb.
+var sources = map[checks.Source]string{
+	checks.Nodes: "nodes", checks.GPUNodes: "gpunodes", checks.Pods: "pods", checks.Namespaces: "namespaces", checks.Deployments: "deployments",
+	checks.DaemonSets: "daemonsets", checks.Leases: "leases", checks.Policies: "validatingadmissionpolicies", checks.Bindings: "validatingadmissionpolicybindings",
+}
+
+// What the caller may not read is noted, by the verb that its Source names, and the rest is read. Another failure ends the reading and says of what.
+func TestFailures(t *testing.T) {
+	for source, name := range sources {
+		forbidden := apierrors.NewForbidden(schema.GroupResource{Resource: name}, "", errors.New("no right"))
+		f, steps, err := read(t, nil, source.Verb(), name, forbidden)
+		if err != nil || !slices.Equal(f.Refused, []checks.Source{source}) || len(steps) != len(sources)+1 {
+			t.Errorf("%s: %v, %v, %v", source, f, steps, err)
+		}
+		if _, _, err := read(t, nil, source.Verb(), name, errors.New("etcd is away")); err == nil || !strings.Contains(err.Error(), "read "+string(source)) {
+			t.Errorf("%s: the error is %v", source, err)
+		}
+	}
+}
+
+// A cluster without GPUNodes or the lease is read all the same.
+func TestNotServed(t *testing.T) {
+	f, _, err := read(t, nil, "list", "gpunodes", apierrors.NewNotFound(schema.GroupResource{Resource: "gpunodes"}, ""))
+	if err != nil || len(f.Refused) > 0 || f.Lease != nil || len(f.GPUNodes) > 0 {
+		t.Errorf("%v, %v", f, err)
+	}
+}
+
+// Only the pods that a check looks at are kept, of a list in pages.
+func TestPods(t *testing.T) {
+	pod := func(namespace, name string, c v1.Container) *v1.Pod {
+		return &v1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}, Spec: v1.PodSpec{Containers: []v1.Container{c}}}
+	}
+	vgpu := v1.Container{Resources: v1.ResourceRequirements{Limits: v1.ResourceList{v1alpha1.ResourceVGPU: resource.MustParse("1")}}}
+	client := fake.NewClientset()
+	client.PrependReactor("list", "pods", func(a k8stesting.Action) (bool, runtime.Object, error) {
+		list, ok := a.(k8stesting.ListActionImpl)
+		if !ok || list.ListOptions.Limit == 0 {
+			return true, nil, errors.New("the list has no limit")
+		}
+		if list.ListOptions.Continue == "" {
+			return true, &v1.PodList{ListMeta: metav1.ListMeta{Continue: "more"}, Items: []v1.Pod{*pod("a", "web", v1.Container{}), *pod("a", "train", vgpu)}}, nil
+		}
+		return true, &v1.PodList{Items: []v1.Pod{*pod("tandem-system", "agent", v1.Container{}), *pod("a", "plugin", v1.Container{Image: "nvidia/k8s-device-plugin"})}}, nil
+	})
+	custom := fakedynamic.NewSimpleDynamicClientWithCustomListKinds(runtime.NewScheme(), map[schema.GroupVersionResource]string{v1alpha1.GPUNodes: "GPUNodeList"})
+	f, err := facts.Read(t.Context(), client, custom, &facts.Options{Namespace: "tandem-system", Scheduler: "tandem-scheduler", Step: func(string) {}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var names []string
+	for i := range f.Pods {
+		names = append(names, f.Pods[i].Name)
+	}
+	if !slices.Equal(names, []string{"train", "agent", "plugin"}) {
+		t.Errorf("kept %v", names)
+	}
+}
