@@ -139,6 +139,9 @@ func TestOrder(t *testing.T) {
 		at := slices.IndexFunc(faults(), func(f fault) bool { return f.check == x })
 		faults()[at].make(w)
 	}
+	for _, name := range []string{"gpu-1", "gpu-2"} { // the same words of two objects
+		of[*v1.Node](w, name).Status.NodeInfo.KubeletVersion = "v1.33.9"
+	}
 	f := w.facts(t)
 	first := checks.Find(f)
 	slices.Reverse(f.Pods)
@@ -152,9 +155,24 @@ func TestOrder(t *testing.T) {
 	for _, x := range first.Findings {
 		severities = append(severities, x.Severity)
 	}
-	want := []checks.Severity{checks.Error, checks.Error, checks.Warning, checks.Warning, checks.Note, checks.Note}
+	want := []checks.Severity{checks.Error, checks.Error, checks.Error, checks.Error, checks.Warning, checks.Warning, checks.Note, checks.Note}
 	if !slices.Equal(severities, want) || first.Worst() != checks.Error {
 		t.Errorf("got %v, worst %s", severities, first.Worst())
+	}
+}
+
+// Faults of which none causes the other are found together, and those of GPUNodes without a right to pods too.
+func TestTogether(t *testing.T) {
+	w := sound(t)
+	w.sicken(1, "XID79", "")
+	w.agentSays(1, v1alpha1.ReadyNotRegistered, "")
+	w.refused = []string{"pods"}
+	var got []string
+	for _, x := range checks.Find(w.facts(t)).Findings {
+		got = append(got, x.Check)
+	}
+	if want := []string{"DeviceSick", "NotRegistered", "NotChecked"}; !slices.Equal(got, want) {
+		t.Errorf("got %v, want %v", got, want)
 	}
 }
 
@@ -180,6 +198,12 @@ func TestLegal(t *testing.T) {
 			of[*v1.Node](w, "gpu-1").Status.Capacity["nvidia.com/hostdev"] = resource.MustParse("8")
 		},
 		"a plugin that offers nothing now": func(w *world) { of[*v1.Node](w, "gpu-1").Status.Capacity["nvidia.com/gpu"] = resource.MustParse("0") },
+		"PodGroups of Kubernetes 1.38": func(w *world) {
+			delete(w.served, "scheduling.k8s.io/v1beta1")
+			w.served["scheduling.k8s.io/v1"] = []string{"podgroups"}
+		},
+		"a controller that nobody needs": noController,
+		"a device plugin that has ended": func(w *world) { p := rivalPod(); p.Status.Phase = v1.PodFailed; w.add(p) },
 		"HAMi's scheduler": func(w *world) {
 			w.add(runsImage("hami-scheduler", "scheduler", "projecthami/hami:v2.7.0", "ReplicaSet"))
 		},

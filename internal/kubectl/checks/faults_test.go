@@ -40,10 +40,13 @@ func ofInstallation() []fault {
 			delete(w.served, "scheduling.k8s.io/v1beta1")
 			w.served["scheduling.k8s.io/v1alpha1"] = []string{"podgroups"}
 		}},
-		{"WorkloadMissing", "no MPS", func(w *world) { remove[*apps.DaemonSet](w, "tandem-mps") }},
+		{"WorkloadMissing", "no MPS", func(w *world) { removeDaemonSet(w, "tandem-mps") }},
 		{"WorkloadMissing", "no scheduler", func(w *world) { remove[*apps.Deployment](w, scheduler) }},
-		{"WorkloadMissing", "no agent", func(w *world) { remove[*apps.DaemonSet](w, "tandem-agent") }},
-		{"WorkloadDown", "the scheduler crashes", func(w *world) { of[*apps.Deployment](w, scheduler).Status.AvailableReplicas = 0 }},
+		{"WorkloadMissing", "no agent", func(w *world) { removeDaemonSet(w, "tandem-agent") }},
+		{"WorkloadDown", "the scheduler crashes", func(w *world) {
+			of[*apps.Deployment](w, scheduler).Status.AvailableReplicas = 0
+			of[*coordination.Lease](w, scheduler).Spec.HolderIdentity = ptr.To("")
+		}},
 		{"WorkloadDown", "the scheduler is scaled to zero", func(w *world) {
 			d := of[*apps.Deployment](w, scheduler)
 			d.Spec.Replicas, d.Status.AvailableReplicas = ptr.To(int32(0)), 0
@@ -68,7 +71,10 @@ func ofPolicies() []fault {
 		return of[*admission.ValidatingAdmissionPolicyBinding](w, name)
 	}
 	return []fault{
-		{"PolicyMissing", "one policy", func(w *world) { remove[*admission.ValidatingAdmissionPolicy](w, "tandem-pods") }},
+		{"PolicyMissing", "one policy", func(w *world) {
+			remove[*admission.ValidatingAdmissionPolicy](w, "tandem-pods")
+			remove[*admission.ValidatingAdmissionPolicyBinding](w, "tandem-pods")
+		}},
 		{"PolicyMissing", "all policies", func(w *world) {
 			for _, o := range w.objects {
 				if p, ok := o.(*admission.ValidatingAdmissionPolicy); ok {
@@ -82,6 +88,12 @@ func ofPolicies() []fault {
 		}},
 		{"PolicyNarrowed", "some namespaces", func(w *world) {
 			binding(w, "tandem-pods").Spec.MatchResources = &admission.MatchResources{NamespaceSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"tenants": "yes"}}}
+		}},
+		{"PolicyNarrowed", "some objects", func(w *world) {
+			binding(w, "tandem-keys").Spec.MatchResources = &admission.MatchResources{ObjectSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"tenant": "yes"}}}
+		}},
+		{"PolicyNarrowed", "some operations", func(w *world) {
+			binding(w, "tandem-keys").Spec.MatchResources = &admission.MatchResources{ExcludeResourceRules: make([]admission.NamedRuleWithOperations, 1)}
 		}},
 		{"PolicyNarrowed", "another exemption from host paths", func(w *world) {
 			binding(w, "tandem-pods-host").Spec.MatchResources.NamespaceSelector.MatchExpressions[0].Values = []string{"allowed", "some"}
@@ -100,8 +112,8 @@ func ofNodes() []fault {
 	return []fault{
 		{"NodeNotReady", "a node without its kubelet", func(w *world) {
 			of[*v1.Node](w, "gpu-2").Status.Conditions[0].Status = v1.ConditionUnknown
-			of[*v1.Pod](w, "tandem-agent-gpu-2").Status.Conditions[0].Status = v1.ConditionFalse
-			of[*v1.Pod](w, "tandem-mps-gpu-2").Status.Conditions[0].Status = v1.ConditionFalse
+			crash(w, "tandem-agent-gpu-2")
+			crash(w, "tandem-mps-gpu-2")
 		}},
 		{"KubeletTooOld", "kubelet 1.33", func(w *world) { info(w).KubeletVersion = "v1.33.1-gke.100" }},
 		{"RuntimeWithoutCDI", "containerd 1.7", func(w *world) { info(w).ContainerRuntimeVersion = "containerd://1.7.28" }},
@@ -117,8 +129,10 @@ func ofNodes() []fault {
 		{"OtherProgram", "HAMi's device plugin", func(w *world) {
 			w.add(runsImage("hami-device-plugin-x", "device-plugin", "registry.example.com/projecthami/hami@sha256:00", "DaemonSet"))
 		}},
-		{"AgentDown", "an agent that crashes", func(w *world) {
-			of[*v1.Pod](w, "tandem-agent-gpu-2").Status.ContainerStatuses[0].State = v1.ContainerState{Waiting: &v1.ContainerStateWaiting{Reason: "CrashLoopBackOff"}}
+		{"AgentDown", "an agent that crashes", func(w *world) { crash(w, "tandem-agent-gpu-2") }},
+		{"AgentDown", "an agent that is being deleted", func(w *world) {
+			p := of[*v1.Pod](w, "tandem-agent-gpu-2")
+			p.DeletionTimestamp, p.Finalizers = &metav1.Time{Time: now}, []string{"example.com/keep"}
 		}},
 		{"AgentDown", "no agent, and what it said is old", func(w *world) {
 			w.agentSays(1, v1alpha1.ReadyStopping, "")
@@ -129,6 +143,20 @@ func ofNodes() []fault {
 			of[*v1.Node](w, "gpu-1").Status.Allocatable[v1alpha1.ResourceVGPU] = resource.MustParse("0")
 		}},
 	}
+}
+
+// crash has the container of a pod wait for its next start.
+func crash(w *world, pod string) {
+	p := of[*v1.Pod](w, pod)
+	p.Status.Conditions[0].Status = v1.ConditionFalse
+	p.Status.ContainerStatuses[0].State = v1.ContainerState{Waiting: &v1.ContainerStateWaiting{Reason: "CrashLoopBackOff"}}
+}
+
+// removeDaemonSet takes a DaemonSet and its pods out of the cluster.
+func removeDaemonSet(w *world, name string) {
+	remove[*apps.DaemonSet](w, name)
+	remove[*v1.Pod](w, name+"-gpu-1")
+	remove[*v1.Pod](w, name+"-gpu-2")
 }
 
 // rivalPod is a pod of NVIDIA's device plugin.
@@ -196,6 +224,7 @@ func ofGPUNodes() []fault {
 func ofPods() []fault {
 	return []fault{
 		{"OtherScheduler", "a pod that waits elsewhere", func(w *world) { of[*v1.Pod](w, "waits").Spec.SchedulerName = "default-scheduler" }},
+		{"OtherScheduler", "a scheduler with the name of a resource in the policy", func(w *world) { of[*v1.Pod](w, "waits").Spec.SchedulerName = "cpu" }},
 		{"StrayPod", "a pod that another scheduler bound", func(w *world) {
 			p := of[*v1.Pod](w, "waits")
 			p.Spec.SchedulerName, p.Spec.NodeName = "default-scheduler", "gpu-2"
