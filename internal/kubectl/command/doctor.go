@@ -7,7 +7,6 @@ import (
 	"slices"
 	"strings"
 	"time"
-	"unicode"
 
 	"github.com/spf13/cobra"
 	"k8s.io/client-go/dynamic"
@@ -142,7 +141,7 @@ func (o *options) draw(b *strings.Builder, r *checks.Report) {
 		if i == 0 || r.Findings[i-1].Check != x.Check {
 			fmt.Fprintf(b, "\n%s %s: %s\n  see %s\n", o.severity(x.Severity), x.Check, x.Why, x.Page)
 		}
-		fmt.Fprintf(b, "  %s: %s\n    fix: %s\n", plain(x.Object), plain(x.What), plain(x.Fix))
+		fmt.Fprintf(b, "  %s: %s\n    fix: %s\n", wording.Plain(x.Object), wording.Plain(x.What), wording.Plain(x.Fix))
 	}
 }
 
@@ -154,14 +153,4 @@ func (o *options) severity(s checks.Severity) string {
 		return string(s)
 	}
 	return severities[s] + string(s) + "\x1b[0m"
-}
-
-// plain takes out of a text what a terminal takes for commands: parts of it are from the cluster.
-func plain(text string) string {
-	return strings.Map(func(r rune) rune {
-		if unicode.IsControl(r) {
-			return ' '
-		}
-		return r
-	}, text)
 }

@@ -27,6 +27,7 @@ var at = time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
 //	gang NAME min=N members=N bound=N phase=P need=N message=WORDS waits=MINUTES places=POD@NODE,…
 //	target NAME workers=N min=N max=N reason=WORD
 //	preemption GANG victim=POD
+//	on POD device=ID sm=N used=3Gi slowdown=N rate=N
 //
 // The input of "tandem" is a command line.
 func TestDrawn(t *testing.T) {
@@ -130,6 +131,8 @@ func add(s *snapshot.Snapshot, words []string) error {
 	case "preemption":
 		p := snapshot.Preemption{Gang: gangOf(name), Phase: "Leaving", Victims: []snapshot.Place{{Name: snapshot.NameOf(values["victim"], vgpu.UID(values["victim"]))}}}
 		s.Preemptions = append(s.Preemptions, p)
+	case "on":
+		return addOn(s, name, values)
 	case "pending":
 		p, err := pending(name, values)
 		if err != nil {
@@ -138,6 +141,34 @@ func add(s *snapshot.Snapshot, words []string) error {
 		s.Pending = append(s.Pending, *p)
 	default:
 		return fmt.Errorf("unknown word %s", words[0])
+	}
+	return nil
+}
+
+// addOn adds what is measured and predicted of a pod on a device.
+func addOn(s *snapshot.Snapshot, pod string, values map[string]string) error {
+	on := snapshot.On{Device: vgpu.DeviceID(values["device"]), SlowdownMilli: number(values["slowdown"])}
+	if values["sm"] != "" {
+		percent := int(number(values["sm"]))
+		on.SMPercent = &percent
+	}
+	if values["used"] != "" {
+		used, err := testkit.ParseBytes(values["used"])
+		if err != nil {
+			return err
+		}
+		on.MemoryUsedBytes = &used
+	}
+	if values["rate"] != "" {
+		rate := number(values["rate"]) * 1e6
+		on.RateMicro = &rate
+	}
+	for i := range s.Nodes {
+		for k := range s.Nodes[i].Pods {
+			if p := &s.Nodes[i].Pods[k]; p.Path() == pod {
+				p.On = append(p.On, on)
+			}
+		}
 	}
 	return nil
 }
