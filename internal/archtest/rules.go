@@ -192,7 +192,7 @@ func fakeImports(p *source) []string {
 
 // deciding lists the packages outside of pkg/ that decide by types of Kubernetes and ask nobody, and clients what asks.
 var (
-	deciding = []string{"internal/kubectl/checks", "internal/kubectl/consumption", "internal/kubectl/live"}
+	deciding = []string{"internal/kubectl/checks", "internal/kubectl/consumption", "internal/kubectl/decisions", "internal/kubectl/live"}
 	clients  = []string{"context", "net", "os", "k8s.io/client-go", "k8s.io/klog"}
 )
 
