@@ -22,7 +22,7 @@ func (s *Snapshot) clone() *Snapshot {
 func (p *Pod) detach() { p.Gang, p.Containers = copied(p.Gang), slices.Clone(p.Containers) }
 
 func (p *Pending) detach() {
-	p.Gang, p.Request, p.Refused = copied(p.Gang), copied(p.Request), copied(p.Refused)
+	p.Gang, p.Request, p.Refused, p.Gates = copied(p.Gang), copied(p.Request), copied(p.Refused), slices.Clone(p.Gates)
 	if p.Request != nil {
 		p.Request.Containers = slices.Clone(p.Request.Containers)
 	}

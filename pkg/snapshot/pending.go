@@ -13,6 +13,8 @@ type Pending struct {
 	Workload string    `json:"workload,omitempty"`
 	// Since is when the pod was created.
 	Since time.Time `json:"since,omitzero"`
+	// Gates are the names of its scheduling gates: it is not tried while there are any.
+	Gates []string `json:"gates,omitempty"`
 	// Request is what it asks for; absent where the request is malformed.
 	Request *Request `json:"request,omitempty"`
 	// Refused is how the last attempt ended; absent before the first.

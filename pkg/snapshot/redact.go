@@ -111,6 +111,9 @@ func (r *redactor) pending(p *Pending) {
 		return
 	}
 	p.Workload = r.workload(p.Namespace, p.Workload)
+	for i := range p.Gates {
+		p.Gates[i] = Other
+	}
 	names := map[string]string{}
 	if p.Request != nil {
 		for i := range p.Request.Containers {

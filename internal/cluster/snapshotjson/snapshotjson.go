@@ -20,7 +20,7 @@ import (
 const (
 	APIVersion = "snapshot." + v1alpha1.Domain + "/v1"
 	Kind       = "Snapshot"
-	Minor      = 0
+	Minor      = 1
 )
 
 // Write returns the JSON of a snapshot. Equal snapshots have equal bytes.

@@ -62,7 +62,7 @@ func TestRead(t *testing.T) {
 
 // The fields that a newer minor version has are ignored, at all depths; what is known of it is read.
 func TestNewerMinor(t *testing.T) {
-	newer := strings.NewReplacer(`"minor":0`, `"minor":1,"new":{}`, `"slots":3`, `"new":1,"slots":3`).Replace(sound)
+	newer := strings.NewReplacer(`"minor":0`, `"minor":9,"new":{}`, `"slots":3`, `"new":1,"slots":3`).Replace(sound)
 	s, err := snapshotjson.Read([]byte(newer))
 	if err != nil {
 		t.Fatal(err)

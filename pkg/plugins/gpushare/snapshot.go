@@ -296,6 +296,9 @@ func (p *Plugin) snapshotPending(w *waiting, gangOf func(*v1.Pod) *snapshot.Gang
 		Name: snapshot.Name{Namespace: w.pod.Namespace, Name: w.pod.Name, UID: kube.UIDOf(w.pod)},
 		Gang: gangOf(w.pod), Workload: workloadOf(w.pod), Since: w.pod.CreationTimestamp.UTC(),
 	}
+	for i := range w.pod.Spec.SchedulingGates {
+		out.Gates = append(out.Gates, w.pod.Spec.SchedulingGates[i].Name)
+	}
 	if r, err := readRequest(w.pod); err == nil {
 		out.Request = snapshot.RequestOf(&r, 0)
 		out.Request.EndsAfterSeconds = 0

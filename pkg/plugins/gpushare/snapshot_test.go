@@ -2,6 +2,7 @@ package gpushare
 
 import (
 	"fmt"
+	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -104,6 +105,21 @@ func TestSnapshotOfRefusals(t *testing.T) {
 		}
 		if none, all := c.plugin.SnapshotPending(0, noGang); len(none) != 0 || all != 1 {
 			t.Errorf("%d pods and %d left out of a bound of 0", len(none), all)
+		}
+	})
+}
+
+// A pod that waits has the names of its scheduling gates.
+func TestSnapshotOfGates(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t, gpuNode("n1", 1))
+		gated := pod("a", 6)
+		gated.Spec.SchedulingGates = []v1.PodSchedulingGate{{Name: "kueue.x-k8s.io/admission"}, {Name: "b"}}
+		c.createPod(gated)
+		synctest.Wait()
+		pending, _ := c.plugin.SnapshotPending(10, noGang)
+		if len(pending) != 1 || !slices.Equal(pending[0].Gates, []string{"kueue.x-k8s.io/admission", "b"}) {
+			t.Errorf("the pods that wait are %+v", pending)
 		}
 	})
 }
