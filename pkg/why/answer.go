@@ -10,6 +10,12 @@ type Answer struct {
 	// Pods that wait, and Gang that they belong to, nil for a single pod.
 	Pods []snapshot.Name    `json:"pods"`
 	Gang *snapshot.GangName `json:"gang,omitempty"`
+	// Least is the number of members that must run, and Placed the number of those that have a place, for gangs.
+	Least  int `json:"least,omitempty"`
+	Placed int `json:"placed,omitempty"`
+	// Cause is what keeps them waiting beside nodes, devices and hosts, nil for nothing. Where the pods wait for the cause alone, the
+	// answer has nothing else.
+	Cause *Cause `json:"cause,omitempty"`
 	// Fits are the places that devices and hosts have for the pods as they are. Where there are some, something else refuses them.
 	Fits []Place `json:"fits,omitempty"`
 	// Nodes counts the nodes by what refuses the first pod there: a reason of package vgpu, a reason of this package, or the problem
@@ -19,6 +25,8 @@ type Answer struct {
 	Nearest *snapshot.Refusal `json:"nearest,omitempty"`
 	// Miss is Nearest with its sentence.
 	Miss *vgpu.Refusal `json:"-"`
+	// Host is the nearest miss on hosts, of the nodes whose devices take the first pod; nil where there is none.
+	Host *HostMiss `json:"host,omitempty"`
 	// Changes that were tried and help, each alone.
 	Changes []Change `json:"changes"`
 	// Unknown is what the snapshot does not have, and what counts for these pods.
@@ -34,6 +42,16 @@ const (
 	// Stray: pods without an assignment hold the node's slots.
 	Stray = "StraySlots"
 )
+
+// HostMiss is a host that has too little for a pod.
+type HostMiss struct {
+	Node string `json:"node"`
+	// What the pod asks for, and what the host has free.
+	WantMilliCPU    int64      `json:"wantMilliCPU,omitempty"`
+	FreeMilliCPU    int64      `json:"freeMilliCPU"`
+	WantMemoryBytes vgpu.Bytes `json:"wantMemoryBytes,omitempty"`
+	FreeMemoryBytes vgpu.Bytes `json:"freeMemoryBytes"`
+}
 
 // Place is a node with the devices of a pod.
 type Place struct {
@@ -51,6 +69,8 @@ const (
 	LessMemory Kind = "LessMemory"
 	// FewerSlots: the pods ask for Slots in the container that asks for the most.
 	FewerSlots Kind = "FewerSlots"
+	// LessHost: the pods ask for MilliCPU and HostMemory of their hosts at most.
+	LessHost Kind = "LessHost"
 	// AnyModel: the pods may use all GPU models.
 	AnyModel Kind = "AnyModel"
 	// FewerMembers: a gang of Members has room.
@@ -63,6 +83,8 @@ const (
 	HoldsEnd Kind = "HoldsEnd"
 	// DevicesRecover: Devices are healthy again.
 	DevicesRecover Kind = "DevicesRecover"
+	// NodesReturn: Nodes take pods again.
+	NodesReturn Kind = "NodesReturn"
 )
 
 // Change is something that was tried, and after which the pods fit.
@@ -72,6 +94,9 @@ type Change struct {
 	Memory vgpu.Bytes `json:"memoryBytes,omitempty"`
 	// Slots of the container, for FewerSlots: the most that fit.
 	Slots vgpu.Slots `json:"slots,omitempty"`
+	// MilliCPU and HostMemory, for LessHost: the most CPU that fits and, with that, the most memory. 0 stands for as much as they ask.
+	MilliCPU   int64      `json:"milliCPU,omitempty"`
+	HostMemory vgpu.Bytes `json:"hostMemoryBytes,omitempty"`
 	// Members, for FewerMembers: the most that fit.
 	Members int `json:"members,omitempty"`
 	// Models that the places have, for AnyModel.
@@ -80,13 +105,22 @@ type Change struct {
 	At int64 `json:"at,omitempty"`
 	// Leave are pods, for PodsLeave, PodsEnd and HoldsEnd; none of them is superfluous.
 	Leave []Leaving `json:"leave,omitempty"`
-	// Devices that have to recover, by node and name.
+	// Devices that have to recover, by node and name, and the Reasons for which they take no work, words of the node's agent.
 	Devices []string `json:"devices,omitempty"`
+	Reasons []string `json:"reasons,omitempty"`
+	// Nodes that have to take pods again, for NodesReturn.
+	Nodes []ClosedNode `json:"nodes,omitempty"`
 	// Places of the pods then.
 	Places []Place `json:"places"`
 
 	request []vgpu.Request
 	assigns []vgpu.Assignment
+}
+
+// ClosedNode is a node that takes no pods, and why.
+type ClosedNode struct {
+	Name    string `json:"name"`
+	Problem string `json:"problem"`
 }
 
 // Leaving is a pod that would have to leave, or whose hold would have to end.

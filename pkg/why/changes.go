@@ -11,7 +11,8 @@ import (
 func (q *question) changes() ([]Change, error) {
 	all := []Change{}
 	for _, try := range []func() (*Change, error){
-		q.lessMemory, q.fewerSlots, q.anyModel, q.fewerMembers, q.podsLeave, q.podsEnd, q.holdsEnd, q.devicesRecover,
+		q.lessMemory, q.fewerSlots, q.lessHost, q.anyModel, q.fewerMembers,
+		q.podsLeave, q.podsEnd, q.holdsEnd, q.devicesRecover, q.nodesReturn,
 	} {
 		c, err := try()
 		if err != nil {

@@ -121,9 +121,20 @@ func TestReasonLaw(t *testing.T) {
 	})
 }
 
-// changed returns the cluster after a change, without one part of it, −1 for none.
-func changed(t *rapid.T, s *snapshot.Snapshot, c *why.Change, but int) *vgpu.Cluster {
+// changed returns the snapshot and the cluster after a change, without one part of it, −1 for none.
+func changed(t *rapid.T, s *snapshot.Snapshot, c *why.Change, but int) (*snapshot.Snapshot, *vgpu.Cluster) {
 	cluster := clusterOf(t, s)
+	if c.Kind == why.NodesReturn {
+		open := *s
+		open.Nodes = slices.Clone(s.Nodes)
+		for i := range open.Nodes {
+			at := slices.IndexFunc(c.Nodes, func(n why.ClosedNode) bool { return n.Name == open.Nodes[i].Name })
+			if at >= 0 && at != but {
+				open.Nodes[i].Problem = ""
+			}
+		}
+		return &open, cluster
+	}
 	for i, l := range c.Leave {
 		switch {
 		case i == but:
@@ -134,7 +145,7 @@ func changed(t *rapid.T, s *snapshot.Snapshot, c *why.Change, but int) *vgpu.Clu
 		}
 	}
 	if c.Kind != why.DevicesRecover {
-		return cluster
+		return s, cluster
 	}
 	var nodes []*vgpu.Node
 	for _, n := range cluster.Nodes() {
@@ -147,7 +158,7 @@ func changed(t *rapid.T, s *snapshot.Snapshot, c *why.Change, but int) *vgpu.Clu
 	if err != nil {
 		t.Fatal(err)
 	}
-	return cluster
+	return s, cluster
 }
 
 // endedBy returns a node without the pods that have ended by a time.
@@ -171,11 +182,11 @@ func TestChangeLaw(t *testing.T) {
 			if !parted(c.Kind) {
 				continue
 			}
-			if after := changed(t, s, c, -1); !fits(s, after.Nodes(), r) {
+			if open, after := changed(t, s, c, -1); !fits(open, after.Nodes(), r) {
 				t.Fatalf("the pod does not fit after %+v", c)
 			}
-			for but := range max(len(c.Leave), len(c.Devices)) {
-				if after := changed(t, s, c, but); fits(s, after.Nodes(), r) {
+			for but := range max(len(c.Leave), len(c.Devices), len(c.Nodes)) {
+				if open, after := changed(t, s, c, but); fits(open, after.Nodes(), r) {
 					t.Fatalf("part %d of the change is superfluous: %+v", but, c)
 				}
 			}
@@ -184,12 +195,16 @@ func TestChangeLaw(t *testing.T) {
 					t.Fatalf("node %s takes the pod before: %+v", n.Name(), c)
 				}
 			}
-			if len(c.Leave)+len(c.Devices) == 0 {
+			if len(c.Leave)+len(c.Devices)+len(c.Nodes) == 0 {
 				t.Fatalf("nothing changes: %+v", c)
 			}
 		}
 		for kind, nodes := range everything(t, s) {
-			if helps := len(a.Fits) == 0 && fits(s, nodes, r); helps != found[kind] {
+			in := s
+			if kind == why.NodesReturn {
+				in = opened(s)
+			}
+			if helps := len(a.Fits) == 0 && fits(in, nodes, r); helps != found[kind] {
 				t.Fatalf("%s is found: %v, and all together help: %v", kind, found[kind], helps)
 			}
 		}
@@ -198,10 +213,20 @@ func TestChangeLaw(t *testing.T) {
 
 // parted reports whether a change consists of pods, holds or devices.
 func parted(k why.Kind) bool {
-	return k == why.PodsLeave || k == why.PodsEnd || k == why.HoldsEnd || k == why.DevicesRecover
+	return k == why.PodsLeave || k == why.PodsEnd || k == why.HoldsEnd || k == why.DevicesRecover || k == why.NodesReturn
 }
 
-// everything returns the nodes without any pod, without any hold, and with healthy devices only. Preemption does not look at nodes
+// opened returns the snapshot with all nodes open.
+func opened(s *snapshot.Snapshot) *snapshot.Snapshot {
+	open := *s
+	open.Nodes = slices.Clone(s.Nodes)
+	for i := range open.Nodes {
+		open.Nodes[i].Problem = ""
+	}
+	return &open
+}
+
+// everything returns the nodes without any pod, without any hold, with healthy devices only, and as they are. Preemption does not look at nodes
 // with stray slots.
 func everything(t *rapid.T, s *snapshot.Snapshot) map[why.Kind][]*vgpu.Node {
 	all := map[why.Kind][]*vgpu.Node{}
@@ -212,6 +237,7 @@ func everything(t *rapid.T, s *snapshot.Snapshot) map[why.Kind][]*vgpu.Node {
 		all[why.PodsEnd] = append(all[why.PodsEnd], endedBy(s, n, 5))
 		all[why.HoldsEnd] = append(all[why.HoldsEnd], n.Without(func(_ *vgpu.Hold, held bool) bool { return held }))
 		all[why.DevicesRecover] = append(all[why.DevicesRecover], n.Healed())
+		all[why.NodesReturn] = append(all[why.NodesReturn], n)
 	}
 	return all
 }
@@ -265,6 +291,43 @@ func TestLeastLaw(t *testing.T) {
 	})
 }
 
+// TestHostLaw: less of the host is a change where some amount of it helps, and it is the most: with a bit more of the CPU, or of the
+// memory, the pod does not fit.
+func TestHostLaw(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		s, r := drawWaiting(t)
+		a, c := answer(t, s), clusterOf(t, s)
+		with := func(cpu int64, memory vgpu.Bytes) bool {
+			less := *r
+			less.Host = vgpu.Room{MilliCPU: cpu, Memory: memory}
+			return fits(s, c.Nodes(), &less)
+		}
+		at := slices.IndexFunc(a.Changes, func(c why.Change) bool { return c.Kind == why.LessHost })
+		if helps := len(a.Fits) == 0 && r.Host != (vgpu.Room{}) && with(min(1, r.Host.MilliCPU), min(1, r.Host.Memory)); helps != (at >= 0) {
+			t.Fatalf("less of the host helps: %v, the changes are %+v", helps, a.Changes)
+		}
+		if at < 0 {
+			return
+		}
+		most := &a.Changes[at]
+		cpu, memory := r.Host.MilliCPU, r.Host.Memory
+		if most.MilliCPU > 0 {
+			cpu = most.MilliCPU
+		}
+		if most.HostMemory > 0 {
+			memory = most.HostMemory
+		}
+		switch {
+		case !with(cpu, memory):
+			t.Fatalf("the pod does not fit with %+v", most)
+		case most.MilliCPU > 0 && with(cpu+1, min(1, r.Host.Memory)):
+			t.Fatalf("the pod fits with more CPU: %+v", most)
+		case most.HostMemory > 0 && with(cpu, memory+vgpu.MiB):
+			t.Fatalf("the pod fits with more memory: %+v", most)
+		}
+	})
+}
+
 // TestKindsMet: the laws do not hold for want of cases.
 func TestKindsMet(t *testing.T) {
 	met, cases := map[why.Kind]int{}, rapid.Custom(func(t *rapid.T) *why.Answer {
@@ -276,7 +339,7 @@ func TestKindsMet(t *testing.T) {
 			met[c.Kind]++
 		}
 	}
-	for _, kind := range []why.Kind{why.LessMemory, why.FewerSlots, why.AnyModel, why.PodsLeave, why.PodsEnd, why.HoldsEnd, why.DevicesRecover} {
+	for _, kind := range []why.Kind{why.LessMemory, why.FewerSlots, why.AnyModel, why.PodsLeave, why.PodsEnd, why.HoldsEnd, why.DevicesRecover, why.NodesReturn, why.LessHost} {
 		if met[kind] < 5 {
 			t.Errorf("%d of 1000 cases have the change %s, want 5 at least", met[kind], kind)
 		}

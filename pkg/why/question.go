@@ -17,18 +17,19 @@ type question struct {
 	// requests of the pods that need a place, and min, the least number that must get one.
 	requests []vgpu.Request
 	min      int
+	// least is the least number of members of the gang that run, of all.
+	least int
 	// placed are members of the gang that have a place.
 	placed []vgpu.Assignment
 	gang   *snapshot.GangName
-	// nodes that take pods, and problems counts the others.
-	nodes []*vgpu.Node
+	// nodes that take pods, and closed are the others, with their problems by name.
+	nodes, closed []*vgpu.Node
+	problems      map[string]string
 	// stray are slots of pods without an assignment, by node.
-	stray    map[string]vgpu.Slots
-	problems map[string]int
+	stray map[string]vgpu.Slots
 }
 
-// Pod explains why a pod waits. The error says that there is no such pod that waits, that its request is malformed, or what is
-// broken in the snapshot.
+// Pod explains why a pod waits. The error says that there is no such pod that waits, or what is broken in the snapshot.
 func Pod(s *snapshot.Snapshot, uid vgpu.UID) (*Answer, error) {
 	at := slices.IndexFunc(s.Pending, func(p snapshot.Pending) bool { return p.UID == uid })
 	if at < 0 {
@@ -53,15 +54,21 @@ func Gang(s *snapshot.Snapshot, name snapshot.GangName) (*Answer, error) {
 
 // explain answers a question.
 func explain(s *snapshot.Snapshot, pods []*snapshot.Pending, name *snapshot.GangName) (*Answer, error) {
+	a := &Answer{Gang: name, Nodes: []snapshot.RefusedNodes{}, Changes: []Change{}, Cause: causeOf(s, pods, name)}
+	for _, p := range pods {
+		a.Pods = append(a.Pods, p.Name)
+	}
+	if a.Cause.decides() {
+		return a, nil
+	}
 	q, err := ask(s, pods, name)
 	if err != nil {
 		return nil, err
 	}
-	a := &Answer{Gang: name, Nodes: []snapshot.RefusedNodes{}, Changes: []Change{}}
-	for _, p := range pods {
-		a.Pods = append(a.Pods, p.Name)
+	if name != nil {
+		a.Least, a.Placed = q.least, len(q.placed)
 	}
-	a.Nodes, a.Miss = q.refusals()
+	a.Nodes, a.Miss, a.Host = q.refusals()
 	if a.Miss != nil {
 		a.Nearest = snapshot.RefusalOf(a.Miss)
 	}
@@ -85,19 +92,17 @@ func ask(s *snapshot.Snapshot, pods []*snapshot.Pending, name *snapshot.GangName
 	if err != nil {
 		return nil, fmt.Errorf("explain: %w", err)
 	}
-	q := &question{s: s, min: 1, gang: name, stray: map[string]vgpu.Slots{}, problems: map[string]int{}}
+	q := &question{s: s, min: 1, gang: name, stray: map[string]vgpu.Slots{}, problems: map[string]string{}}
 	for i, n := range c.Nodes() {
+		q.stray[n.Name()] = s.Nodes[i].StraySlots
 		if p := s.Nodes[i].Problem; p != "" {
-			q.problems[p]++
+			q.closed, q.problems[n.Name()] = append(q.closed, n), p
 			continue
 		}
-		q.nodes, q.stray[n.Name()] = append(q.nodes, n), s.Nodes[i].StraySlots
+		q.nodes = append(q.nodes, n)
 	}
 	for _, p := range pods {
 		r := s.ToPlace(p, s.At.Unix())
-		if r == nil {
-			return nil, fmt.Errorf("explain: the request of the pod %s is malformed; the events of the pod say how", p.Path())
-		}
 		if err := r.Validate(); err != nil {
 			return nil, fmt.Errorf("explain: the request of the pod %s: %w", p.Path(), err)
 		}
@@ -122,13 +127,8 @@ func (q *question) join(c *vgpu.Cluster) {
 			}
 		}
 	}
-	q.min = 1
-	for i := range q.s.Gangs {
-		if g := &q.s.Gangs[i]; g.GangName == *q.gang {
-			q.min = g.MinCount - len(q.placed)
-		}
-	}
-	q.min = max(1, min(q.min, len(q.requests)))
+	q.least = q.minCount(*q.gang)
+	q.min = max(1, min(q.least-len(q.placed), len(q.requests)))
 }
 
 // takes returns nil where a node takes a pod by its devices, its slots and its host; else the reason and, for devices, the refusal.
@@ -151,12 +151,13 @@ func (q *question) takes(n *vgpu.Node, r *vgpu.Request) (string, *vgpu.Refusal) 
 	return "", nil
 }
 
-// refusals counts the nodes by what refuses the first pod there, and returns the nearest miss.
-func (q *question) refusals() ([]snapshot.RefusedNodes, *vgpu.Refusal) {
+// refusals counts the nodes by what refuses the first pod there, and returns the nearest misses on devices and on hosts.
+func (q *question) refusals() ([]snapshot.RefusedNodes, *vgpu.Refusal, *HostMiss) {
 	counts, all := map[string]int{}, []vgpu.Refusal{}
-	for why, n := range q.problems {
-		counts[why] += n
+	for _, problem := range q.problems {
+		counts[problem]++
 	}
+	var host *HostMiss
 	for _, n := range q.nodes {
 		why, refusal := q.takes(n, &q.requests[0])
 		if why != "" {
@@ -164,6 +165,9 @@ func (q *question) refusals() ([]snapshot.RefusedNodes, *vgpu.Refusal) {
 		}
 		if refusal != nil {
 			all = append(all, *refusal)
+		}
+		if why == HostFull {
+			host = nearerHost(host, q.hostMiss(n))
 		}
 	}
 	refused := make([]snapshot.RefusedNodes, 0, len(counts))
@@ -174,9 +178,9 @@ func (q *question) refusals() ([]snapshot.RefusedNodes, *vgpu.Refusal) {
 		return cmp.Or(cmp.Compare(b.Nodes, a.Nodes), cmp.Compare(a.Reason, b.Reason))
 	})
 	if nearest, ok := placement.Nearest(all); ok {
-		return refused, &nearest
+		return refused, &nearest, host
 	}
-	return refused, nil
+	return refused, nil, host
 }
 
 // try returns places for pods on nodes, nil where too few have one. A pod without a place has the node "".

@@ -9,7 +9,6 @@ import (
 
 	"k8s.io/apimachinery/pkg/util/duration"
 
-	"github.com/tandem-gpu/tandem/pkg/api/v1alpha1"
 	"github.com/tandem-gpu/tandem/pkg/snapshot"
 	"github.com/tandem-gpu/tandem/pkg/vgpu"
 	"github.com/tandem-gpu/tandem/pkg/why"
@@ -63,7 +62,7 @@ func Reason(reason string) string {
 // Answer writes why pods wait. The first line is one sentence.
 func Answer(a *why.Answer, at time.Time, all bool) string {
 	var b strings.Builder
-	b.WriteString(sentence(a) + "\n")
+	b.WriteString(sentence(a, at) + "\n")
 	refused(&b, a)
 	if len(a.Changes) > 0 {
 		b.WriteString("\nTried on the snapshot, each alone; " + subject(a) + " would fit\n")
@@ -73,8 +72,8 @@ func Answer(a *why.Answer, at time.Time, all bool) string {
 				where(&b, a.Changes[i].Places)
 			}
 		}
-	} else if len(a.Fits) == 0 {
-		b.WriteString("\nNo change that was tried makes it fit: less memory, fewer slots, other models, pods and kept room that go, devices that recover.\n")
+	} else if len(a.Fits) == 0 && !decided(a) {
+		b.WriteString("\nNo change that was tried makes it fit: less of the GPU or the host, other models, pods and kept room that go, devices and nodes that recover.\n")
 	}
 	unknowns(&b, a)
 	if help := advice(a); help != "" {
@@ -91,32 +90,6 @@ func subject(a *why.Answer) string {
 	return Name(a.Pods[0].Path())
 }
 
-// sentence says in one sentence why pods wait.
-func sentence(a *why.Answer) string {
-	who := subject(a)
-	switch {
-	case slices.Contains(a.Unknown, why.Attempts):
-		return fmt.Sprintf("%s waits: the scheduler has not tried it yet.", who)
-	case len(a.Fits) > 0 && len(a.Others) > 0:
-		return fmt.Sprintf("%s waits although devices and a host have room for it: other plugins of the scheduler refused nodes at the last attempt.", who)
-	case len(a.Fits) > 0 && slices.Contains(a.Unknown, why.Slowdowns):
-		return fmt.Sprintf("%s waits although devices have room for it: a promised slowdown may keep it away from there, or the scheduler has not tried it since.", who)
-	case len(a.Fits) > 0:
-		return fmt.Sprintf("%s has room on %s: the scheduler has not tried it since the room became free.", who, a.Fits[0].Node)
-	case len(a.Nodes) == 0 && a.Gang == nil:
-		return who + " waits: the cluster has no node with GPUs."
-	case a.Gang != nil && len(a.Pods) > 1:
-		return fmt.Sprintf("%s waits: there is no room for enough of its %s together.", who, Count(len(a.Pods), "pod"))
-	case len(a.Nodes) == 0:
-		return fmt.Sprintf("%s waits: there is no room for the pods that it lacks.", who)
-	}
-	most := a.Nodes[0]
-	if a.Miss != nil { // the reason where the least is missing says more than the most frequent one
-		most = a.Nodes[slices.IndexFunc(a.Nodes, func(n snapshot.RefusedNodes) bool { return n.Reason == string(a.Miss.Reason) })]
-	}
-	return fmt.Sprintf("%s waits: on %s %s.", who, Count(most.Nodes, "node"), Reason(most.Reason))
-}
-
 // refused writes how many nodes refuse the pod for which reason, and the nearest miss.
 func refused(b *strings.Builder, a *why.Answer) {
 	if len(a.Nodes) > 0 {
@@ -126,10 +99,13 @@ func refused(b *strings.Builder, a *why.Answer) {
 		fmt.Fprintf(b, "  %d: %s\n", n.Nodes, Reason(n.Reason))
 	}
 	for _, n := range a.Others {
-		fmt.Fprintf(b, "  %d at the last attempt: the plugin %s of the scheduler\n", n.Nodes, n.Reason)
+		fmt.Fprintf(b, "  %d at the last attempt: %s\n", n.Nodes, plugin(n.Reason))
 	}
 	if a.Miss != nil {
 		fmt.Fprintf(b, "Nearest miss: %s\n", a.Miss)
+	}
+	if a.Host != nil {
+		fmt.Fprintf(b, "Nearest host: %s\n", host(a.Host))
 	}
 }
 
@@ -146,10 +122,14 @@ func change(a *why.Answer, c *why.Change, at time.Time) string {
 		return fmt.Sprintf("with %s%s", Count(int(c.Slots), "slot"), each)
 	case why.AnyModel:
 		return "if it might use " + strings.Join(c.Models, ", ") + " too, with the slots of its request"
+	case why.LessHost:
+		return "with " + hostAmounts(c) + " of the host" + each
+	case why.NodesReturn:
+		return "once " + nodes(c.Nodes)
 	case why.FewerMembers:
 		return fmt.Sprintf("if %s were enough", Count(c.Members, "member"))
 	case why.DevicesRecover:
-		return "once " + strings.Join(c.Devices, ", ") + " can be used again"
+		return "once " + devices(c) + " can be used again"
 	case why.PodsEnd:
 		in := duration.HumanDuration(max(0, time.Unix(c.At, 0).Sub(at)))
 		return fmt.Sprintf("in %s at the latest, as declared, when %s ended, unless other pods take the room", in, ended(c.Leave))
@@ -248,40 +228,6 @@ func unknowns(b *strings.Builder, a *why.Answer) {
 	for _, u := range a.Unknown {
 		fmt.Fprintf(b, "  %s\n", notKnown[u])
 	}
-}
-
-// advice says what the owner of the pods can do first.
-func advice(a *why.Answer) string {
-	for i := range a.Changes {
-		c := &a.Changes[i]
-		switch c.Kind {
-		case why.LessMemory:
-			return fmt.Sprintf("set %s of the container to %v or less, if it needs no more.", v1alpha1.ResourceMemory, c.Memory)
-		case why.FewerSlots:
-			return fmt.Sprintf("set %s of the container to %d, if it can do with that.", v1alpha1.ResourceVGPU, c.Slots)
-		case why.AnyModel:
-			return "allow more GPU models."
-		case why.FewerMembers:
-			return fmt.Sprintf("let the gang begin with %s.", Count(c.Members, "member"))
-		case why.PodsEnd:
-			return "wait for the pods that end."
-		case why.PodsLeave:
-			return "give it a higher priority class, or wait until pods end."
-		case why.HoldsEnd:
-			return "wait, or give it a higher priority class."
-		case why.DevicesRecover:
-			return "have the devices repaired: the GPUNode of the node says what ails them."
-		}
-	}
-	switch {
-	case len(a.Fits) > 0 && len(a.Others) > 0:
-		return "look at selectors, taints, affinities, CPU and memory: the events of the pod have the sentences of the other plugins."
-	case slices.ContainsFunc(a.Nodes, func(n snapshot.RefusedNodes) bool { return n.Reason == why.HostFull }):
-		return "the CPU and memory that it asks of the host."
-	case len(a.Fits) == 0 && a.Miss != nil && a.Miss.Helps == vgpu.NothingHelps:
-		return "the request: these nodes can never meet it."
-	}
-	return ""
 }
 
 // Runs writes where a pod is.
