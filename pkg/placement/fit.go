@@ -14,6 +14,18 @@ func Fit(n *vgpu.Node, r *vgpu.Request) *vgpu.Refusal { return fit(n, r, nil) }
 // Fit is the function Fit for a policy with neighbours: it also refuses devices where a promise would break.
 func (p Policy) Fit(n *vgpu.Node, r *vgpu.Request) *vgpu.Refusal { return fit(n, r, p.neighbours) }
 
+// Fits reports whether Fit returns nil. It is faster on nodes that refuse the request, since it does not say why.
+func (p Policy) Fits(n *vgpu.Node, r *vgpu.Request) bool {
+	switch len(r.Containers) {
+	case 0:
+		return true
+	case 1:
+		return fitsOne(n, r, p.neighbours)
+	}
+	fits, _ := fitsMany(n, r, p.neighbours)
+	return fits
+}
+
 func fit(n *vgpu.Node, r *vgpu.Request, among *Neighbours) *vgpu.Refusal {
 	switch len(r.Containers) {
 	case 0:

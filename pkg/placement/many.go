@@ -8,14 +8,20 @@ import (
 
 // fitMany is Fit for a request of several containers.
 func fitMany(n *vgpu.Node, r *vgpu.Request, among *Neighbours) *vgpu.Refusal {
-	if fitsTogether(n, r, among) {
+	fits, cut := fitsMany(n, r, among)
+	if fits {
 		return nil
+	}
+	return refuseMany(n, r, cut, among)
+}
+
+// fitsMany reports whether a request of several containers fits, and whether a limit cut the search.
+func fitsMany(n *vgpu.Node, r *vgpu.Request, among *Neighbours) (fits, cut bool) {
+	if fitsTogether(n, r, among) {
+		return true, false
 	}
 	s := newSearch(n, r, freeNow(n, r), among)
-	if s.arrangeFrom(0) {
-		return nil
-	}
-	return refuseMany(n, r, s.cut, among)
+	return s.arrangeFrom(0), s.cut
 }
 
 // arrange finds devices for all containers of a request that no single device can take. The search uses as few devices

@@ -143,6 +143,9 @@ func TestTwinProperty(t *testing.T) {
 		if (refusal == nil) != (want >= 0) {
 			t.Fatalf("%sfit %+v: %v, all arrangements say %d", testkit.Draw(c), r.Containers, refusal, want)
 		}
+		if fits := p.Fits(n, r); fits != (want >= 0) {
+			t.Fatalf("%sfits %+v: %v, all arrangements say %d", testkit.Draw(c), r.Containers, fits, want)
+		}
 		a, refused := placement.Assign(n, r, p)
 		if score := placement.Score(n, r, p); (score >= 0) != (want >= 0) {
 			t.Fatalf("%sscore %+v: %d, all arrangements say %d", testkit.Draw(c), r.Containers, score, want)

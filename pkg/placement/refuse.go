@@ -25,6 +25,9 @@ func refuseOne(n *vgpu.Node, r *vgpu.Request, c int, among *Neighbours) *vgpu.Re
 // nearest to being kept, the first by index among equals. nil means that no device has room.
 func nearestPromise(n *vgpu.Node, r *vgpu.Request, c int, among *Neighbours) *vgpu.Refusal {
 	var nearest *vgpu.Refusal
+	if among == nil {
+		return nil
+	}
 	for i := range n.Devices() {
 		s, legal := r.ShareOn(c, &n.Devices()[i])
 		if !legal || s.Devices > 1 || !s.Use().Within(n.FreeFor(i, r)) {
@@ -46,8 +49,12 @@ func overrun(f *vgpu.Refusal) int64 { return f.Best * 1000 / f.Want }
 func nearestShare(n *vgpu.Node, r *vgpu.Request, c int) *vgpu.Refusal {
 	devices := n.Devices()
 	at, part, share := -1, 0.0, vgpu.Share{}
+	var s vgpu.Share
+	legal := false
 	for i := range devices {
-		s, legal := r.ShareOn(c, &devices[i])
+		if i == 0 || n.Shape(i) != n.Shape(i-1) {
+			s, legal = r.ShareOn(c, &devices[i])
+		}
 		if !legal || s.Devices > 1 || !devices[i].Healthy {
 			continue
 		}
