@@ -28,14 +28,18 @@ type change struct {
 
 // NewCluster makes a cluster of nodes, and owns them: a node belongs to one cluster.
 func NewCluster(nodes ...*Node) (*Cluster, error) {
+	pods, count := 0, 0
+	for _, n := range nodes {
+		pods, count = pods+len(n.pods), count+len(n.devices)
+	}
 	c := &Cluster{
 		nodes:    slices.Clone(nodes),
 		byName:   make(map[string]*Node, len(nodes)),
-		assigned: map[UID]*Node{},
+		assigned: make(map[UID]*Node, pods),
 		held:     map[UID]*Node{},
 	}
 	slices.SortFunc(c.nodes, func(a, b *Node) int { return cmp.Compare(a.name, b.name) })
-	devices := map[DeviceID]string{}
+	devices := make(map[DeviceID]string, count)
 	for _, n := range c.nodes {
 		if c.byName[n.name] != nil {
 			return nil, fmt.Errorf("make cluster: node %s appears twice", n.name)

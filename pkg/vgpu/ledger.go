@@ -143,6 +143,12 @@ func (n *Node) Hold(h Hold) error {
 // Release drops the hold of a pod, and reports whether there was one.
 func (n *Node) Release(uid UID) bool { return n.removeEntry(uid, true) }
 
+// devicePeak is what a pod takes of one device at most at one time.
+type devicePeak struct {
+	device int
+	Peak
+}
+
 // entry checks the assignment by itself and adds up what it takes of each device.
 func (n *Node) entry(h Hold) (entry, error) {
 	switch {
@@ -153,7 +159,7 @@ func (n *Node) entry(h Hold) (entry, error) {
 	case len(h.Containers) == 0:
 		return entry{}, errors.New("no containers")
 	}
-	peaks := map[int]*Peak{}
+	peaks := make([]devicePeak, 0, len(h.Containers[0].Devices))
 	for i := range h.Containers {
 		c := &h.Containers[i]
 		if err := n.admit(c, h.Containers[:i]); err != nil {
@@ -161,18 +167,21 @@ func (n *Node) entry(h Hold) (entry, error) {
 		}
 		for _, id := range c.Devices {
 			k := n.Index(id)
-			if peaks[k] == nil {
-				peaks[k] = &Peak{}
+			at := slices.IndexFunc(peaks, func(p devicePeak) bool { return p.device == k })
+			if at < 0 {
+				at = len(peaks)
+				peaks = append(peaks, devicePeak{device: k})
 			}
-			peaks[k].Add(c.Kind, c.Share.Use())
+			peaks[at].Add(c.Kind, c.Share.Use())
 		}
 	}
-	e := entry{Hold: h}
-	for k, p := range peaks {
-		if !p.Use().Within(n.devices[k].Capacity()) {
-			return entry{}, fmt.Errorf("it takes %v of device %s, more than it has", p.Use(), n.devices[k].ID)
+	e := entry{Hold: h, uses: make([]deviceUse, 0, len(peaks))}
+	for i := range peaks {
+		p := &peaks[i]
+		if !p.Use().Within(n.devices[p.device].Capacity()) {
+			return entry{}, fmt.Errorf("it takes %v of device %s, more than it has", p.Use(), n.devices[p.device].ID)
 		}
-		e.uses = append(e.uses, deviceUse{k, p.Use()})
+		e.uses = append(e.uses, deviceUse{p.device, p.Use()})
 	}
 	slices.SortFunc(e.uses, func(a, b deviceUse) int { return cmp.Compare(a.device, b.device) })
 	return e, nil
