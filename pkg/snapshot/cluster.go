@@ -2,8 +2,8 @@ package snapshot
 
 import (
 	"fmt"
-	"maps"
 	"slices"
+	"strings"
 
 	"github.com/tandem-gpu/tandem/pkg/vgpu"
 )
@@ -15,14 +15,9 @@ import (
 // A scheduler that does not know to which node a pod was bound keeps room for it on several. A vgpu.Cluster has one hold of a pod:
 // the others are there under the UID "uid@node", so that they keep their room from everybody.
 func (s *Snapshot) Cluster() (*vgpu.Cluster, error) {
-	b := clusterBuilder{numbers: s.Workloads(), held: map[vgpu.UID]bool{}}
-	nodes := make([]*vgpu.Node, 0, len(s.Nodes))
-	for i := range s.Nodes {
-		n, err := b.ledger(&s.Nodes[i])
-		if err != nil {
-			return nil, fmt.Errorf("nodes[%d]%w", i, err)
-		}
-		nodes = append(nodes, n)
+	nodes, err := s.Ledgers()
+	if err != nil {
+		return nil, err
 	}
 	c, err := vgpu.NewCluster(nodes...)
 	if err != nil {
@@ -31,12 +26,26 @@ func (s *Snapshot) Cluster() (*vgpu.Cluster, error) {
 	return c, nil
 }
 
+// Ledgers returns the nodes of Cluster. It does not look whether a pod or a device is on two of them, which Check does.
+func (s *Snapshot) Ledgers() ([]*vgpu.Node, error) {
+	b := clusterBuilder{numbers: numbered(s.Workloads()), held: map[vgpu.UID]bool{}}
+	nodes := make([]*vgpu.Node, 0, len(s.Nodes))
+	for i := range s.Nodes {
+		n, err := b.ledger(&s.Nodes[i])
+		if err != nil {
+			return nil, fmt.Errorf("nodes[%d]%w", i, err)
+		}
+		nodes = append(nodes, n)
+	}
+	return nodes, nil
+}
+
 // Workloads returns the workloads of all pods, "namespace/profile", sorted.
 func (s *Snapshot) Workloads() []string {
-	all := map[string]bool{}
-	add := func(namespace, workload string) {
-		if workload != "" {
-			all[namespace+"/"+workload] = true
+	all := map[workload]bool{}
+	add := func(namespace, name string) {
+		if name != "" {
+			all[workload{namespace, name}] = true
 		}
 	}
 	for i := range s.Nodes {
@@ -50,21 +59,36 @@ func (s *Snapshot) Workloads() []string {
 	for i := range s.Pending {
 		add(s.Pending[i].Namespace, s.Pending[i].Workload)
 	}
-	return slices.Sorted(maps.Keys(all))
+	names := make([]string, 0, len(all))
+	for w := range all {
+		names = append(names, w.namespace+"/"+w.name)
+	}
+	slices.Sort(names)
+	return names
 }
 
-// numberIn returns the number of a workload, 0 for none.
-func numberIn(sorted []string, namespace, workload string) uint32 {
-	if workload == "" {
-		return 0
+// workload names a WorkloadProfile.
+type workload struct{ namespace, name string }
+
+// numbers are the numbers of workloads, from 1 on.
+type numbers map[workload]uint32
+
+// numbered numbers workloads by their positions. A namespace has no slash.
+func numbered(workloads []string) numbers {
+	all := make(numbers, len(workloads))
+	for i, w := range workloads {
+		namespace, name, _ := strings.Cut(w, "/")
+		all[workload{namespace, name}] = uint32(i) + 1
 	}
-	at, _ := slices.BinarySearch(sorted, namespace+"/"+workload)
-	return uint32(at) + 1
+	return all
 }
+
+// of returns the number of a workload, 0 for none.
+func (n numbers) of(namespace, name string) uint32 { return n[workload{namespace, name}] }
 
 // clusterBuilder makes nodes, with the numbers of workloads and the pods for which room was held on the nodes before.
 type clusterBuilder struct {
-	numbers []string
+	numbers numbers
 	held    map[vgpu.UID]bool
 }
 
@@ -121,6 +145,7 @@ func (n *Node) devices() ([]vgpu.Device, error) {
 			ID: d.ID, Index: d.Index, Model: d.Model, Slots: d.Slots, Memory: d.MemoryBytes, Contexts: d.Contexts, Healthy: d.Healthy,
 		})
 	}
+	n.makeRoomForLinks(devices)
 	for i, l := range n.Links {
 		class := slices.Index(classes, l.Class)
 		a, b := l.Between[0], l.Between[1]
@@ -137,10 +162,25 @@ func (n *Node) devices() ([]vgpu.Device, error) {
 	return devices, nil
 }
 
+// makeRoomForLinks gives each device an empty list with room for its links: nodes have many.
+func (n *Node) makeRoomForLinks(devices []vgpu.Device) {
+	count := make([]int, len(devices))
+	for _, l := range n.Links {
+		if a := l.Between[0]; a >= 0 && a < len(count) {
+			count[a]++
+		}
+	}
+	for i := range devices {
+		if count[i] > 0 {
+			devices[i].Links = make([]vgpu.Link, 0, count[i])
+		}
+	}
+}
+
 // assignment returns the assignment of a pod.
-func (p *Pod) assignment(node string, numbers []string) (vgpu.Assignment, error) {
+func (p *Pod) assignment(node string, n numbers) (vgpu.Assignment, error) {
 	a := vgpu.Assignment{UID: p.UID, Pod: p.Path(), Node: node}
-	a.Workload, a.MaxSlowdown = numberIn(numbers, p.Namespace, p.Workload), p.MaxSlowdownMilli
+	a.Workload, a.MaxSlowdown = n.of(p.Namespace, p.Workload), p.MaxSlowdownMilli
 	for i, c := range p.Containers {
 		kind, err := kindOf(c.Kind)
 		if err != nil {

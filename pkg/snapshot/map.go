@@ -36,7 +36,7 @@ func (s *Snapshot) waiting() []vgpu.MapPending {
 		if !p.Since.IsZero() {
 			one.SinceSeconds = float64(p.Since.Unix())
 		}
-		if r := s.ToPlace(p, 0); r != nil {
+		if r := p.toPlace(0); r != nil {
 			one.Slots = r.PeakSlots()
 		}
 		if p.Gang == nil {

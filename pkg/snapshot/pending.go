@@ -128,6 +128,24 @@ func RequestOf(r *vgpu.Request, now int64) *Request {
 // ToPlace returns the request of a pod that waits, as it would be tried at a time in Unix seconds; nil where it is malformed.
 // The number of its workload is that of Workloads.
 func (s *Snapshot) ToPlace(p *Pending, now int64) *vgpu.Request {
+	return s.ToPlaceAll([]*Pending{p}, now)[0]
+}
+
+// ToPlaceAll is ToPlace for several pods. It goes through the snapshot once.
+func (s *Snapshot) ToPlaceAll(pods []*Pending, now int64) []*vgpu.Request {
+	n, all := numbered(s.Workloads()), make([]*vgpu.Request, 0, len(pods))
+	for _, p := range pods {
+		r := p.toPlace(now)
+		if r != nil {
+			r.Workload = n.of(p.Namespace, p.Workload)
+		}
+		all = append(all, r)
+	}
+	return all
+}
+
+// toPlace is ToPlace without the workload.
+func (p *Pending) toPlace(now int64) *vgpu.Request {
 	in := p.Request
 	if in == nil {
 		return nil
@@ -136,7 +154,7 @@ func (s *Snapshot) ToPlace(p *Pending, now int64) *vgpu.Request {
 		UID: p.UID, Pod: p.Path(), Priority: in.Priority, ComputeLimit: in.ComputeLimit, MemoryLimit: in.MemoryLimitBytes,
 		Host: vgpu.Room{MilliCPU: in.MilliCPU, Memory: in.MemoryBytes},
 	}
-	r.Workload, r.MaxSlowdown = numberIn(s.Workloads(), p.Namespace, p.Workload), in.MaxSlowdownMilli
+	r.MaxSlowdown = in.MaxSlowdownMilli
 	if in.EndsAfterSeconds > 0 {
 		r.Ends = now + in.EndsAfterSeconds
 	}
