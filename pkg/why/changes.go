@@ -55,26 +55,66 @@ func (q *question) lessMemory() (*Change, error) {
 		return nil, nil
 	}
 	at := largest(first, q.memoryOf)
-	most := int64((q.memoryOf(&first.Containers[at]) - 1) / vgpu.GiB)
-	var found *Change
-	for least := int64(1); least <= most; {
-		gib := least + (most-least)/2
-		c, err := q.attempt(LessMemory, with(q.requests, func(r *vgpu.Request) {
+	ask := func(gib int64) []vgpu.Request {
+		return with(q.requests, func(r *vgpu.Request) {
 			if at < len(r.Containers) {
 				r.Containers[at].Memory = vgpu.Bytes(gib) * vgpu.GiB
 			}
-		}))
+		})
+	}
+	c, gib, err := q.most(LessMemory, int64((q.memoryOf(&first.Containers[at])-1)/vgpu.GiB), ask)
+	if c != nil {
+		c.Memory = vgpu.Bytes(gib) * vgpu.GiB
+	}
+	return c, err
+}
+
+// most finds the largest amount, from 1 on, with which the pods fit: ask returns their requests with an amount. Less fits wherever
+// more does.
+func (q *question) most(kind Kind, most int64, ask func(amount int64) []vgpu.Request) (found *Change, amount int64, err error) {
+	if q.gang == nil {
+		if amount = q.mostOfOne(most, ask); amount == 0 {
+			return nil, 0, nil
+		}
+		found, err = q.attempt(kind, ask(amount))
+		return found, amount, err
+	}
+	for least := int64(1); least <= most; {
+		k := most - (most-least)/2
+		c, err := q.attempt(kind, ask(k))
 		if err != nil {
-			return nil, err
+			return nil, 0, err
 		}
 		if c == nil {
-			most = gib - 1
+			most = k - 1
 			continue
 		}
-		found, least = c, gib+1
-		found.Memory = vgpu.Bytes(gib) * vgpu.GiB
+		found, amount, least = c, k, k+1
 	}
-	return found, nil
+	return found, amount, nil
+}
+
+// mostOfOne is most for a single pod: it asks each node whether it beats the best so far. 0 stands for no node.
+func (q *question) mostOfOne(most int64, ask func(amount int64) []vgpu.Request) (best int64) {
+	if most < 1 {
+		return 0
+	}
+	next := ask(1)
+	for _, n := range q.nodes {
+		if best == most || !q.fits(n, &next[0]) {
+			continue
+		}
+		for least, highest := best+1, most; least <= highest; {
+			k := highest - (highest-least)/2
+			if r := ask(k); q.fits(n, &r[0]) {
+				best, least = k, k+1
+			} else {
+				highest = k - 1
+			}
+		}
+		next = ask(best + 1)
+	}
+	return best
 }
 
 // memoryOf returns what a container asks for. Memory in proportion to the slots is that on the largest device.
@@ -85,6 +125,9 @@ func (q *question) memoryOf(c *vgpu.ContainerRequest) vgpu.Bytes {
 	}
 	for _, n := range q.nodes {
 		for i := range n.Devices() {
+			if i > 0 && n.Shape(i) == n.Shape(i-1) {
+				continue
+			}
 			if share, ok := c.ShareOn(&n.Devices()[i], 0, 0); ok {
 				most = max(most, share.Memory*vgpu.Bytes(share.Devices))
 			}

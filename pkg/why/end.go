@@ -11,14 +11,34 @@ import (
 // take the room meanwhile.
 func (q *question) podsEnd() (*Change, error) {
 	all := q.ending()
-	// Fewer pods leave less room: the least number of those that end first is found by halves.
-	var found []vgpu.Assignment
-	needed := 0
+	needed, found, err := q.firstEnds(all)
+	if err != nil || found == nil {
+		return nil, err
+	}
+	c, err := q.spare(PodsEnd, all[:needed], found)
+	if err == nil {
+		c.At = all[needed-1].Until
+	}
+	return c, err
+}
+
+// firstEnds finds how many of the pods that end first have to end, and the places then; nil where all of them are not enough. Fewer
+// pods leave less room, so the least number is found by halves.
+func (q *question) firstEnds(all []Leaving) (needed int, found []vgpu.Assignment, err error) {
+	if q.gang == nil {
+		needed = q.firstEndsOfOne(all)
+		if needed > len(all) {
+			return 0, nil, nil
+		}
+		found, err = q.without(leaversOf(false, all[:needed]))
+		return needed, found, err
+	}
+	later := q.nodesLater(all)
 	for least, most := 1, len(all); least <= most; {
 		k := least + (most-least)/2
-		places, err := q.without(false, setOf(all[:k]))
+		places, err := q.tryWith(func(n *vgpu.Node) *vgpu.Node { return later(n, k) })
 		if err != nil {
-			return nil, err
+			return 0, nil, err
 		}
 		if places == nil {
 			least = k + 1
@@ -26,14 +46,73 @@ func (q *question) podsEnd() (*Change, error) {
 		}
 		found, needed, most = places, k, k-1
 	}
-	if found == nil {
-		return nil, nil
+	return needed, found, nil
+}
+
+// nodesLater returns a function that returns a node after the first k ends. It makes each state of a node once.
+func (q *question) nodesLater(all []Leaving) func(n *vgpu.Node, k int) *vgpu.Node {
+	order, on := ends(all)
+	type state struct {
+		node *vgpu.Node
+		gone int
 	}
-	c, err := q.spare(PodsEnd, all[:needed], found)
-	if err == nil {
-		c.At = all[needed-1].Until
+	known := map[state]*vgpu.Node{}
+	return func(n *vgpu.Node, k int) *vgpu.Node {
+		gone, _ := slices.BinarySearch(on[n.Name()], k)
+		if gone == 0 {
+			return n
+		}
+		at := state{n, gone}
+		if known[at] == nil {
+			known[at] = n.Without(order.before(k))
+		}
+		return known[at]
 	}
-	return c, err
+}
+
+// order is the order in which pods end.
+type order map[vgpu.UID]int
+
+// ends returns the order of ends, and the places in it of the pods on each node.
+func ends(all []Leaving) (order, map[string][]int) {
+	o, on := make(order, len(all)), map[string][]int{}
+	for i := range all {
+		o[all[i].UID], on[all[i].Node] = i, append(on[all[i].Node], i)
+	}
+	return o, on
+}
+
+// before reports whether an assignment ends as one of the first k.
+func (o order) before(k int) func(h *vgpu.Hold, held bool) bool {
+	return func(h *vgpu.Hold, held bool) bool {
+		at, ends := o[h.UID]
+		return !held && ends && at < k
+	}
+}
+
+// firstEndsOfOne is firstEnds for a single pod, which only needs ends on one node: it asks each node whether it beats the best so far.
+// More than all pods stands for no node.
+func (q *question) firstEndsOfOne(all []Leaving) int {
+	order, on := ends(all)
+	best := len(all) + 1
+	for _, n := range q.nodes {
+		after := func(k int) bool { return q.fits(n.Without(order.before(k)), &q.requests[0]) }
+		ends := on[n.Name()]
+		for len(ends) > 0 && ends[len(ends)-1] >= best-1 { // these do not beat the best
+			ends = ends[:len(ends)-1]
+		}
+		if len(ends) == 0 || !after(ends[len(ends)-1]+1) {
+			continue
+		}
+		at, _ := slices.BinarySearchFunc(ends, true, func(end int, _ bool) int {
+			if after(end + 1) {
+				return 0
+			}
+			return -1
+		})
+		best = ends[at] + 1
+	}
+	return best
 }
 
 // ending returns the pods with a declared end, the first to end first.
@@ -43,7 +122,7 @@ func (q *question) ending() []Leaving {
 		n := &q.s.Nodes[i]
 		for k := range n.Pods {
 			p := &n.Pods[k]
-			if p.EndsBy.IsZero() || n.Problem != "" || p.Gang != nil && q.gang != nil && *p.Gang == *q.gang {
+			if p.EndsBy.IsZero() || n.Problem != "" || q.own(p) {
 				continue
 			}
 			all = append(all, Leaving{Name: p.Name, Node: n.Name, Priority: p.Priority, Until: p.EndsBy.Unix()})

@@ -38,64 +38,39 @@ func (q *question) lessHost() (*Change, error) {
 	for i := range q.requests {
 		want = vgpu.Room{MilliCPU: max(want.MilliCPU, q.requests[i].Host.MilliCPU), Memory: max(want.Memory, q.requests[i].Host.Memory)}
 	}
-	if want.MilliCPU <= 0 && want.Memory <= 0 {
-		return nil, nil
-	}
-	most := vgpu.Room{MilliCPU: min(1, want.MilliCPU), Memory: min(1, want.Memory)}
-	found, err := q.withHost(most)
-	if err != nil || found == nil {
-		return nil, err
-	}
-	if most.MilliCPU, err = mostThatFits(want.MilliCPU, func(amount int64) (bool, error) {
-		return q.fitsHost(vgpu.Room{MilliCPU: amount, Memory: most.Memory}, &found)
-	}); err != nil {
-		return nil, err
-	}
-	memory, err := mostThatFits(int64(want.Memory), func(amount int64) (bool, error) {
-		return q.fitsHost(vgpu.Room{MilliCPU: most.MilliCPU, Memory: vgpu.Bytes(amount)}, &found)
-	})
-	if most.MilliCPU < want.MilliCPU {
-		found.MilliCPU = most.MilliCPU
-	}
-	if vgpu.Bytes(memory) < want.Memory {
-		found.HostMemory = vgpu.Bytes(memory)
-	}
-	if found.HostMemory > vgpu.MiB { // people write no odd bytes
-		found.HostMemory -= found.HostMemory % vgpu.MiB
-	}
-	return found, err
-}
-
-// mostThatFits returns the largest amount up to one that fits. The amount of 1 does.
-func mostThatFits(want int64, fits func(amount int64) (bool, error)) (int64, error) {
-	least := min(1, want)
-	for most := want; least < most; {
-		amount := most - (most-least)/2
-		ok, err := fits(amount)
-		if err != nil {
-			return 0, err
+	var found *Change
+	room := vgpu.Room{MilliCPU: min(1, want.MilliCPU), Memory: min(1, want.Memory)}
+	if want.MilliCPU > 0 {
+		c, amount, err := q.most(LessHost, want.MilliCPU, func(k int64) []vgpu.Request { return q.withHost(vgpu.Room{MilliCPU: k, Memory: room.Memory}) })
+		if c == nil {
+			return nil, err
 		}
-		if ok {
-			least = amount
-		} else {
-			most = amount - 1
+		found, room.MilliCPU = c, amount
+	}
+	if want.Memory > 0 {
+		c, amount, err := q.most(LessHost, int64(want.Memory), func(k int64) []vgpu.Request {
+			return q.withHost(vgpu.Room{MilliCPU: room.MilliCPU, Memory: vgpu.Bytes(k)})
+		})
+		if c == nil {
+			return nil, err
+		}
+		found, room.Memory = c, vgpu.Bytes(amount)
+	}
+	if room.MilliCPU < want.MilliCPU {
+		found.MilliCPU = room.MilliCPU
+	}
+	if room.Memory < want.Memory {
+		found.HostMemory = room.Memory
+		if room.Memory > vgpu.MiB { // people write no odd bytes
+			found.HostMemory -= room.Memory % vgpu.MiB
 		}
 	}
-	return least, nil
+	return found, nil
 }
 
-// fitsHost tries the pods with less of their hosts, and keeps the change where they fit.
-func (q *question) fitsHost(room vgpu.Room, found **Change) (bool, error) {
-	c, err := q.withHost(room)
-	if c != nil {
-		*found = c
-	}
-	return c != nil, err
-}
-
-// withHost tries the pods with an amount of CPU and memory of their hosts at most.
-func (q *question) withHost(room vgpu.Room) (*Change, error) {
-	return q.attempt(LessHost, with(q.requests, func(r *vgpu.Request) {
+// withHost returns the requests with an amount of CPU and memory of their hosts at most.
+func (q *question) withHost(room vgpu.Room) []vgpu.Request {
+	return with(q.requests, func(r *vgpu.Request) {
 		r.Host = vgpu.Room{MilliCPU: min(r.Host.MilliCPU, room.MilliCPU), Memory: min(r.Host.Memory, room.Memory)}
-	}))
+	})
 }

@@ -37,7 +37,7 @@ func (q *question) podsLeave() (*Change, error) {
 		gone = append(gone, plan.Evict[i].Pods...)
 	}
 	for _, i := range gone {
-		p := &pods[i]
+		p := pods[i]
 		c.Leave = append(c.Leave, Leaving{Name: p.Name, Node: candidates.Pods[i].Node, Priority: p.Priority, Higher: p.Priority >= own, Already: candidates.Pods[i].Leaving})
 	}
 	slices.SortFunc(c.Leave, func(a, b Leaving) int { return cmp.Or(cmp.Compare(a.Path(), b.Path()), cmp.Compare(a.UID, b.UID)) })
@@ -45,19 +45,23 @@ func (q *question) podsLeave() (*Change, error) {
 }
 
 // candidates returns the pods on the nodes, except members of the gang, as preemption knows them; and as the snapshot does.
-func (q *question) candidates() (*preemption.Candidates, []snapshot.Pod) {
+func (q *question) candidates() (*preemption.Candidates, []*snapshot.Pod) {
 	leaving := map[vgpu.UID]bool{}
 	for i := range q.s.Preemptions {
 		for _, v := range q.s.Preemptions[i].Victims {
 			leaving[v.UID] = true
 		}
 	}
-	c, pods, gangs := &preemption.Candidates{}, []snapshot.Pod{}, map[snapshot.GangName]int{}
+	all := 0
+	for i := range q.s.Nodes {
+		all += len(q.s.Nodes[i].Pods)
+	}
+	c, pods, gangs := &preemption.Candidates{Pods: make([]preemption.Pod, 0, all)}, make([]*snapshot.Pod, 0, all), map[snapshot.GangName]int{}
 	for i := range q.s.Nodes {
 		n := &q.s.Nodes[i]
 		for k := range n.Pods {
 			p := &n.Pods[k]
-			if n.Problem != "" || p.Gang != nil && q.gang != nil && *p.Gang == *q.gang {
+			if n.Problem != "" || q.own(p) {
 				continue
 			}
 			one := preemption.Pod{UID: p.UID, Name: p.Path(), Node: n.Name, Priority: p.Priority, Leaving: leaving[p.UID], Gang: -1}
@@ -70,10 +74,15 @@ func (q *question) candidates() (*preemption.Candidates, []snapshot.Pod) {
 				}
 				one.Gang = at
 			}
-			c.Pods, pods = append(c.Pods, one), append(pods, *p)
+			c.Pods, pods = append(c.Pods, one), append(pods, p)
 		}
 	}
 	return c, pods
+}
+
+// own reports whether a pod is a member of the gang that waits.
+func (q *question) own(p *snapshot.Pod) bool {
+	return p.Gang != nil && q.gang != nil && *p.Gang == *q.gang
 }
 
 // minCount returns the least number of members of a gang, 1 where the snapshot does not say it.
@@ -107,7 +116,7 @@ func below(pods []preemption.Pod, own int32) bool {
 // holdsEnd finds room that the scheduler keeps for others and that would have to be free: no hold of it is superfluous.
 func (q *question) holdsEnd() (*Change, error) {
 	all := q.holds()
-	places, err := q.without(true, setOf(all))
+	places, err := q.without(leaversOf(true, all))
 	if err != nil || places == nil {
 		return nil, err
 	}
@@ -121,17 +130,17 @@ func (q *question) spare(kind Kind, all []Leaving, places []vgpu.Assignment) (*C
 	near := slices.DeleteFunc(slices.Clone(all), func(l Leaving) bool {
 		return !slices.ContainsFunc(places, func(a vgpu.Assignment) bool { return a.Node == l.Node })
 	})
-	fewer, err := q.without(kind == HoldsEnd, setOf(near))
+	fewer, err := q.without(leaversOf(kind == HoldsEnd, near))
 	if err != nil {
 		return nil, err
 	}
 	if fewer != nil {
 		all, c.assigns = near, fewer
 	}
-	gone := setOf(all)
+	gone := leaversOf(kind == HoldsEnd, all)
 	for _, l := range all {
-		delete(gone, l.UID)
-		fewer, err := q.without(kind == HoldsEnd, gone)
+		delete(gone.pods, l.UID)
+		fewer, err := q.without(gone)
 		if err != nil {
 			return nil, err
 		}
@@ -139,40 +148,35 @@ func (q *question) spare(kind Kind, all []Leaving, places []vgpu.Assignment) (*C
 			c.assigns = fewer
 			continue
 		}
-		gone[l.UID] = true
+		gone.pods[l.UID] = true
 		c.Leave = append(c.Leave, l)
 	}
 	return c, nil
 }
 
-func setOf(all []Leaving) map[vgpu.UID]bool {
-	set := make(map[vgpu.UID]bool, len(all))
+// leavers are holds, or assignments, that go, and the nodes where they are.
+type leavers struct {
+	held  bool
+	pods  map[vgpu.UID]bool
+	nodes map[string]bool
+}
+
+func leaversOf(held bool, all []Leaving) leavers {
+	l := leavers{held, make(map[vgpu.UID]bool, len(all)), map[string]bool{}}
 	for i := range all {
-		set[all[i].UID] = true
+		l.pods[all[i].UID], l.nodes[all[i].Node] = true, true
 	}
-	return set
+	return l
 }
 
 // without tries the pods without some holds, or without some assignments.
-func (q *question) without(held bool, gone map[vgpu.UID]bool) ([]vgpu.Assignment, error) {
-	nodes := slices.Clone(q.nodes)
-	for i, n := range nodes {
-		if concerns(n, held, gone) {
-			nodes[i] = n.Without(func(h *vgpu.Hold, isHold bool) bool { return isHold == held && gone[h.UID] })
+func (q *question) without(gone leavers) ([]vgpu.Assignment, error) {
+	return q.tryWith(func(n *vgpu.Node) *vgpu.Node {
+		if !gone.nodes[n.Name()] {
+			return n
 		}
-	}
-	return q.try(nodes, q.requests)
-}
-
-// concerns reports whether a node has a hold, or an assignment, that goes.
-func concerns(n *vgpu.Node, held bool, gone map[vgpu.UID]bool) bool {
-	some := false
-	if held {
-		n.EachHold(func(h *vgpu.Hold) { some = some || gone[h.UID] })
-	} else {
-		n.Each(func(a *vgpu.Assignment) { some = some || gone[a.UID] })
-	}
-	return some
+		return n.Without(func(h *vgpu.Hold, held bool) bool { return held == gone.held && gone.pods[h.UID] })
+	})
 }
 
 // holds returns the holds of others on the nodes, those of the highest priority first.

@@ -25,8 +25,11 @@ type question struct {
 	// nodes that take pods, and closed are the others, with their problems by name.
 	nodes, closed []*vgpu.Node
 	problems      map[string]string
-	// stray are slots of pods without an assignment, by node.
-	stray map[string]vgpu.Slots
+	// stray are slots of pods without an assignment, of nodes that have some.
+	stray  map[string]vgpu.Slots
+	policy placement.Policy
+	// may remembers which nodes count for the gang as its pods are: see mayTake.
+	may map[*vgpu.Node]bool
 }
 
 // Pod explains why a pod waits. The error says that there is no such pod that waits, or what is broken in the snapshot.
@@ -88,38 +91,39 @@ func explain(s *snapshot.Snapshot, pods []*snapshot.Pending, name *snapshot.Gang
 
 // ask makes the question.
 func ask(s *snapshot.Snapshot, pods []*snapshot.Pending, name *snapshot.GangName) (*question, error) {
-	c, err := s.Cluster()
+	nodes, err := s.Ledgers()
 	if err != nil {
 		return nil, fmt.Errorf("explain: %w", err)
 	}
-	q := &question{s: s, min: 1, gang: name, stray: map[string]vgpu.Slots{}, problems: map[string]string{}}
-	for i, n := range c.Nodes() {
-		q.stray[n.Name()] = s.Nodes[i].StraySlots
+	q := &question{s: s, min: 1, gang: name, stray: map[string]vgpu.Slots{}, problems: map[string]string{}, may: map[*vgpu.Node]bool{}}
+	for i, n := range nodes {
+		if stray := s.Nodes[i].StraySlots; stray > 0 {
+			q.stray[n.Name()] = stray
+		}
 		if p := s.Nodes[i].Problem; p != "" {
 			q.closed, q.problems[n.Name()] = append(q.closed, n), p
 			continue
 		}
 		q.nodes = append(q.nodes, n)
 	}
-	for _, p := range pods {
-		r := s.ToPlace(p, s.At.Unix())
+	for i, r := range s.ToPlaceAll(pods, s.At.Unix()) {
 		if err := r.Validate(); err != nil {
-			return nil, fmt.Errorf("explain: the request of the pod %s: %w", p.Path(), err)
+			return nil, fmt.Errorf("explain: the request of the pod %s: %w", pods[i].Path(), err)
 		}
 		q.requests = append(q.requests, *r)
 	}
 	if name != nil {
-		q.join(c)
+		q.join(nodes)
 	}
 	return q, nil
 }
 
 // join adds what the snapshot says of the gang: its members that have a place, and the least number.
-func (q *question) join(c *vgpu.Cluster) {
+func (q *question) join(nodes []*vgpu.Node) {
 	for i := range q.s.Nodes {
 		for k := range q.s.Nodes[i].Pods {
 			if p := &q.s.Nodes[i].Pods[k]; p.Gang != nil && *p.Gang == *q.gang {
-				for _, a := range c.Nodes()[i].Assignments() {
+				for _, a := range nodes[i].Assignments() {
 					if a.UID == p.UID {
 						q.placed = append(q.placed, a)
 					}
@@ -136,14 +140,8 @@ func (q *question) takes(n *vgpu.Node, r *vgpu.Request) (string, *vgpu.Refusal) 
 	if refusal := placement.Fit(n, r); refusal != nil {
 		return string(refusal.Reason), refusal
 	}
-	if stray := q.stray[n.Name()]; stray > 0 {
-		free := -stray
-		for i := range n.Devices() {
-			free += n.FreeFor(i, r).Slots
-		}
-		if free < r.PeakSlots() {
-			return Stray, nil
-		}
+	if !q.beside(n, r) {
+		return Stray, nil
 	}
 	if !r.Host.Within(n.Room()) {
 		return HostFull, nil
@@ -151,9 +149,28 @@ func (q *question) takes(n *vgpu.Node, r *vgpu.Request) (string, *vgpu.Refusal) 
 	return "", nil
 }
 
+// fits reports whether takes returns no reason.
+func (q *question) fits(n *vgpu.Node, r *vgpu.Request) bool {
+	return r.Host.Within(n.Room()) && q.policy.Fits(n, r) && q.beside(n, r)
+}
+
+// beside reports whether a node has slots for a pod beside the stray ones.
+func (q *question) beside(n *vgpu.Node, r *vgpu.Request) bool {
+	stray, some := q.stray[n.Name()]
+	if !some {
+		return true
+	}
+	free := -stray
+	for i := range n.Devices() {
+		free += n.FreeFor(i, r).Slots
+	}
+	return free >= r.PeakSlots()
+}
+
 // refusals counts the nodes by what refuses the first pod there, and returns the nearest misses on devices and on hosts.
 func (q *question) refusals() ([]snapshot.RefusedNodes, *vgpu.Refusal, *HostMiss) {
-	counts, all := map[string]int{}, []vgpu.Refusal{}
+	counts := map[string]int{}
+	var nearest *vgpu.Refusal
 	for _, problem := range q.problems {
 		counts[problem]++
 	}
@@ -164,7 +181,7 @@ func (q *question) refusals() ([]snapshot.RefusedNodes, *vgpu.Refusal, *HostMiss
 			counts[why]++
 		}
 		if refusal != nil {
-			all = append(all, *refusal)
+			nearest = nearer(nearest, refusal)
 		}
 		if why == HostFull {
 			host = nearerHost(host, q.hostMiss(n))
@@ -177,31 +194,16 @@ func (q *question) refusals() ([]snapshot.RefusedNodes, *vgpu.Refusal, *HostMiss
 	slices.SortFunc(refused, func(a, b snapshot.RefusedNodes) int {
 		return cmp.Or(cmp.Compare(b.Nodes, a.Nodes), cmp.Compare(a.Reason, b.Reason))
 	})
-	if nearest, ok := placement.Nearest(all); ok {
-		return refused, &nearest, host
-	}
-	return refused, nil, host
+	return refused, nearest, host
 }
 
-// try returns places for pods on nodes, nil where too few have one. A pod without a place has the node "".
-func (q *question) try(nodes []*vgpu.Node, requests []vgpu.Request) ([]vgpu.Assignment, error) {
-	if q.gang == nil {
-		for _, n := range nodes {
-			if why, _ := q.takes(n, &requests[0]); why != "" {
-				continue
-			}
-			if a, refusal := placement.Assign(n, &requests[0], placement.Policy{}); refusal == nil {
-				return []vgpu.Assignment{a}, nil
-			}
-		}
-		return nil, nil
+// nearer returns the nearer miss of two; the first may be nil.
+func nearer(a, b *vgpu.Refusal) *vgpu.Refusal {
+	if a == nil {
+		return b
 	}
-	nodes = slices.DeleteFunc(slices.Clone(nodes), func(n *vgpu.Node) bool { return q.stray[n.Name()] > 0 }) // Place knows no stray slots
-	plan, err := gang.Place(&gang.Cluster{Nodes: nodes}, q.group(requests), gang.Config{SkipExplanation: true})
-	if err != nil {
-		return nil, fmt.Errorf("explain gang: %w", err)
-	}
-	return plan.Places, nil
+	nearest, _ := placement.Nearest([]vgpu.Refusal{*a, *b})
+	return &nearest
 }
 
 // group returns the pods as the group that packages gang and preemption place.

@@ -11,7 +11,10 @@ import (
 // nodesReturn finds nodes that take no pods and would have to: none of them is superfluous.
 func (q *question) nodesReturn() (*Change, error) {
 	open := func(without map[*vgpu.Node]bool) ([]vgpu.Assignment, error) {
-		nodes := slices.Clone(q.nodes)
+		var nodes []*vgpu.Node
+		if q.gang != nil { // a single pod fits on none of these
+			nodes = append(nodes, q.nodes...)
+		}
 		for _, n := range q.closed {
 			if !without[n] {
 				nodes = append(nodes, n)
@@ -102,11 +105,10 @@ func (q *question) ails(node string, id vgpu.DeviceID) string {
 
 // healing tries the pods with some devices healthy.
 func (q *question) healing(healed map[vgpu.DeviceID]bool) ([]vgpu.Assignment, error) {
-	nodes := slices.Clone(q.nodes)
-	for i, n := range nodes {
-		if well := n.Healed(); well != n {
-			nodes[i] = well.Only(func(k int) bool { return n.Devices()[k].Healthy || healed[n.Devices()[k].ID] })
+	return q.tryWith(func(n *vgpu.Node) *vgpu.Node {
+		if !slices.ContainsFunc(n.Devices(), func(d vgpu.Device) bool { return healed[d.ID] }) {
+			return n
 		}
-	}
-	return q.try(nodes, q.requests)
+		return n.Healed().Only(func(k int) bool { return n.Devices()[k].Healthy || healed[n.Devices()[k].ID] })
+	})
 }

@@ -78,11 +78,16 @@ func drawn(input string) (*snapshot.Snapshot, error) {
 	for _, n := range c.Nodes() {
 		s.Nodes = append(s.Nodes, snapshot.NodeOf(n))
 	}
-	for _, line := range strings.Split(strings.TrimSpace(more), "\n") {
+	return s, addLines(s, more)
+}
+
+// addLines adds what lines say, and checks the snapshot.
+func addLines(s *snapshot.Snapshot, lines string) error {
+	for _, line := range strings.Split(strings.TrimSpace(lines), "\n") {
 		if err := add(s, strings.Fields(line)); err != nil {
-			return nil, fmt.Errorf("%q: %w", line, err)
+			return fmt.Errorf("%q: %w", line, err)
 		}
 	}
 	s.Sort()
-	return s, s.Check()
+	return s.Check()
 }
