@@ -95,11 +95,7 @@ func whyPod(p *snapshot.Pending) (string, []string) {
 		details = append(details, fmt.Sprintf("%s: %s", count(n.Nodes, "node"), n.Reason))
 	}
 	if near := r.Nearest; near != nil {
-		refusal := vgpu.Refusal{
-			Reason: near.Reason, Container: near.Container, Node: near.Node, Device: near.Device, Model: near.Model, Unit: near.Unit, Want: near.Want,
-			Best: near.Best, Of: near.Of, Legal: near.Legal, Allowed: near.Allowed, Present: near.Present, Promised: near.Promised, Beside: near.Beside,
-		}
-		details = append(details, "Nearest miss: "+refusal.String())
+		details = append(details, "Nearest miss: "+near.String())
 	}
 	switch {
 	case r.Message != "":

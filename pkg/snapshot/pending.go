@@ -107,6 +107,14 @@ func RefusalOf(r *vgpu.Refusal) *Refusal {
 	}
 }
 
+// String describes the refusal in the words of vgpu.Refusal, without what would help.
+func (r *Refusal) String() string {
+	return vgpu.Refusal{
+		Reason: r.Reason, Container: r.Container, Node: r.Node, Device: r.Device, Model: r.Model, Unit: r.Unit, Want: r.Want, Best: r.Best, Of: r.Of,
+		Legal: r.Legal, Allowed: r.Allowed, Present: r.Present, Promised: r.Promised, Beside: r.Beside,
+	}.String()
+}
+
 // RequestOf turns a request into its form in a snapshot. Its Ends counts from now, in Unix seconds.
 func RequestOf(r *vgpu.Request, now int64) *Request {
 	out := &Request{

@@ -10,6 +10,8 @@ type Answer struct {
 	// Pods that wait, and Gang that they belong to, nil for a single pod.
 	Pods []snapshot.Name    `json:"pods"`
 	Gang *snapshot.GangName `json:"gang,omitempty"`
+	// Alike are other single pods that wait, of which the answer is true as well: see Alike.
+	Alike []snapshot.Name `json:"alike,omitempty"`
 	// Least is the number of members that must run, and Placed the number of those that have a place, for gangs.
 	Least  int `json:"least,omitempty"`
 	Placed int `json:"placed,omitempty"`
@@ -18,6 +20,11 @@ type Answer struct {
 	Cause *Cause `json:"cause,omitempty"`
 	// Fits are the places that devices and hosts have for the pods as they are. Where there are some, something else refuses them.
 	Fits []Place `json:"fits,omitempty"`
+	// Promise is, where there are Fits, the promised slowdown that kept the first pod away from the nearest device at the last attempt;
+	// nil for none.
+	Promise *snapshot.Refusal `json:"promise,omitempty"`
+	// Said is, where there are Fits, the sentence with which the scheduler refused the gang, "" for none.
+	Said string `json:"said,omitempty"`
 	// Nodes counts the nodes by what refuses the first pod there: a reason of package vgpu, a reason of this package, or the problem
 	// of the node. Sorted, the most frequent first.
 	Nodes []snapshot.RefusedNodes `json:"nodes"`

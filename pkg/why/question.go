@@ -82,11 +82,30 @@ func explain(s *snapshot.Snapshot, pods []*snapshot.Pending, name *snapshot.Gang
 	}
 	if now != nil {
 		a.Fits = places(q.requests, now)
+		a.Promise, a.Said = brokenPromise(pods[0]), q.said()
 	} else if a.Changes, err = q.changes(); err != nil {
 		return nil, err
 	}
 	a.Unknown = q.unknown(a, pods)
 	return a, nil
+}
+
+// brokenPromise returns the refusal of the last attempt where a promised slowdown was the nearest miss.
+func brokenPromise(p *snapshot.Pending) *snapshot.Refusal {
+	if p.Refused == nil || p.Refused.Nearest == nil || p.Refused.Nearest.Reason != vgpu.PromiseBroken {
+		return nil
+	}
+	return p.Refused.Nearest
+}
+
+// said returns the sentence with which the scheduler refused the gang last.
+func (q *question) said() string {
+	for i := range q.s.Gangs {
+		if g := &q.s.Gangs[i]; q.gang != nil && g.GangName == *q.gang && g.Need == "Refused" {
+			return g.Message
+		}
+	}
+	return ""
 }
 
 // ask makes the question.

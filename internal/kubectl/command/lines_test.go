@@ -169,6 +169,14 @@ func addPending(s *snapshot.Snapshot, name string, values map[string]string) err
 			p.Refused.Nodes = append(p.Refused.Nodes, snapshot.RefusedNodes{Reason: reason, Nodes: int(number(n))})
 		}
 	}
+	if values["promise"] != "" { // the nearest miss of the last attempt
+		device, slowdown, _ := strings.Cut(values["promise"], ":")
+		node, name, _ := strings.Cut(device, "/")
+		p.Refused.Nearest = &snapshot.Refusal{
+			Reason: vgpu.PromiseBroken, Helps: "eviction", Node: node, Device: name, Unit: vgpu.UnitMilliSlowdown, Want: p.Request.MaxSlowdownMilli,
+			Best: number(slowdown), Of: p.Request.MaxSlowdownMilli, Beside: listed(values["beside"], ','),
+		}
+	}
 	s.Pending = append(s.Pending, p)
 	return err
 }

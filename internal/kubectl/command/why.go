@@ -126,9 +126,14 @@ func search(s *snapshot.Snapshot, matches func(*snapshot.Name, *snapshot.GangNam
 			}
 		}
 	}
+	first := make([]*snapshot.Pending, 0, len(s.Pending)) // of the answers
 	for i := range s.Pending {
 		p := &s.Pending[i]
 		if !matches(&p.Name, p.Gang) || p.Gang != nil && gangs[*p.Gang] {
+			continue
+		}
+		if at := slices.IndexFunc(first, func(o *snapshot.Pending) bool { return why.Alike(s, o, p) }); at >= 0 {
+			f.Waits[at].Alike = append(f.Waits[at].Alike, p.Name)
 			continue
 		}
 		var a *why.Answer
@@ -142,7 +147,7 @@ func search(s *snapshot.Snapshot, matches func(*snapshot.Name, *snapshot.GangNam
 		if err != nil {
 			return nil, err
 		}
-		f.Waits = append(f.Waits, a)
+		f.Waits, first = append(f.Waits, a), append(first, p)
 	}
 	slices.SortFunc(f.Runs, func(a, b running) int { return cmp.Or(cmp.Compare(a.Path(), b.Path()), cmp.Compare(a.UID, b.UID)) })
 	slices.SortFunc(f.Waits, func(a, b *why.Answer) int { return cmp.Compare(a.Pods[0].Path(), b.Pods[0].Path()) })

@@ -67,10 +67,30 @@ func fitsSentence(who string, a *why.Answer) string {
 	case len(a.Others) > 0:
 		most := slices.MaxFunc(a.Others, func(a, b snapshot.RefusedNodes) int { return a.Nodes - b.Nodes })
 		return fmt.Sprintf("%s waits although devices and a host have room for it: at the last attempt the plugin %s refused %s%s.", who, most.Reason, Count(most.Nodes, "node"), lookedAt(most.Reason))
+	case a.Promise != nil:
+		return fmt.Sprintf("%s waits although devices have room for it: at the last attempt a promise would have been broken: %s.", who, redacted(a.Promise))
+	case a.Said != "":
+		return fmt.Sprintf("%s waits although devices have room for it: the scheduler said at the last attempt: %s.", who, strings.TrimSuffix(a.Said, "."))
 	case slices.Contains(a.Unknown, why.Slowdowns):
 		return fmt.Sprintf("%s waits although devices have room for it: a promised slowdown may keep it away from there, or the scheduler has not tried it since.", who)
 	}
 	return fmt.Sprintf("%s has room on %s: the scheduler has not tried it since the room became free.", who, a.Fits[0].Node)
+}
+
+// redacted describes a refusal, with "another team" for pods that the reader may not see.
+func redacted(r *snapshot.Refusal) string {
+	shown := *r
+	hide := func(path string) string {
+		if path == snapshot.Other {
+			return hidden
+		}
+		return path
+	}
+	shown.Promised, shown.Beside = hide(r.Promised), nil
+	for _, path := range r.Beside {
+		shown.Beside = append(shown.Beside, hide(path))
+	}
+	return shown.String()
 }
 
 // causeSentence says in one sentence what keeps pods waiting beside nodes, devices and hosts.
@@ -105,11 +125,11 @@ func orIt(who string, c *why.Cause) string {
 
 // victims names pods that are evicted.
 func victims(places []snapshot.Place) string {
-	pods := make([]why.Leaving, 0, len(places))
+	pods := make([]snapshot.Name, 0, len(places))
 	for _, p := range places {
-		pods = append(pods, why.Leaving{Name: p.Name})
+		pods = append(pods, p.Name)
 	}
-	return leaving(pods)
+	return names(pods)
 }
 
 func orEvents(message string) string {

@@ -63,6 +63,9 @@ func Reason(reason string) string {
 func Answer(a *why.Answer, at time.Time, all bool) string {
 	var b strings.Builder
 	b.WriteString(sentence(a, at) + "\n")
+	if n := len(a.Alike); n > 0 {
+		fmt.Fprintf(&b, "%s that ask%s for the same wait%s too: %s.\n", Count(n, "other pod"), third(n), third(n), names(a.Alike))
+	}
 	refused(&b, a)
 	if len(a.Changes) > 0 {
 		b.WriteString("\nTried on the snapshot, each alone; " + subject(a) + " would fit\n")
@@ -161,6 +164,23 @@ func leaving(pods []why.Leaving) string {
 		names = append(names, Count(others, "more pod"))
 	}
 	return strings.Join(names, ", ")
+}
+
+// names lists pods.
+func names(pods []snapshot.Name) string {
+	all := make([]why.Leaving, 0, len(pods))
+	for _, p := range pods {
+		all = append(all, why.Leaving{Name: p})
+	}
+	return leaving(all)
+}
+
+// third is the ending of a verb whose subject is a number of things.
+func third(n int) string {
+	if n == 1 {
+		return "s"
+	}
+	return ""
 }
 
 // ended names pods that have ended.
