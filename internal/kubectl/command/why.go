@@ -2,13 +2,16 @@ package command
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
+	"github.com/tandem-gpu/tandem/internal/kubectl/connection"
 	"github.com/tandem-gpu/tandem/internal/kubectl/wording"
 	"github.com/tandem-gpu/tandem/internal/spelling"
 	"github.com/tandem-gpu/tandem/pkg/snapshot"
@@ -62,7 +65,7 @@ as a Job and a JobSet name theirs.`,
 			f, err := find(s, o.namespace(), args[0])
 			line.Close()
 			if err != nil {
-				return err
+				return o.lookUp(c.Context(), err)
 			}
 			return o.writeFound(s, f, as)
 		},
@@ -95,6 +98,7 @@ func find(s *snapshot.Snapshot, namespace, what string) (*found, error) {
 	matches := func(n *snapshot.Name, _ *snapshot.GangName) bool { return n.Namespace == namespace && n.Name == name }
 	switch kind {
 	case "pod", "pods", "po":
+		kind = "pod"
 	case "gang", "podgroup":
 		matches = func(_ *snapshot.Name, g *snapshot.GangName) bool {
 			return g != nil && g.Namespace == namespace && g.Name == name
@@ -170,7 +174,33 @@ func missing(s *snapshot.Snapshot, namespace, kind, name string) error {
 	if near, ok := spelling.Nearest(name, names); ok {
 		text += fmt.Sprintf("; there is %s", near)
 	}
-	return errors.New(text)
+	return &missingError{text, kind, namespace, name}
+}
+
+// missingError is about something that the snapshot does not have.
+type missingError struct{ text, kind, namespace, name string }
+
+func (e *missingError) Error() string { return e.text }
+
+// lookUp returns what the API server knows about a pod that the snapshot does not have. It returns the error as it is where the snapshot
+// is from a file, and where the caller may not read the pod.
+func (o *options) lookUp(ctx context.Context, err error) error {
+	var missing *missingError
+	if !errors.As(err, &missing) || missing.kind != "pod" || o.file != "" {
+		return err
+	}
+	config, unread := o.kubeconfigs().ClientConfig()
+	if unread != nil {
+		return err
+	}
+	pod, unread := connection.Pod(ctx, config, missing.namespace, missing.name)
+	switch {
+	case apierrors.IsNotFound(unread):
+		return fmt.Errorf("there is no pod %s in the namespace %s: its name is another, or its owner did not create it or has parked it", missing.name, missing.namespace)
+	case unread != nil:
+		return err
+	}
+	return errors.New(strings.TrimSuffix(wording.Absent(pod, o.scheduler.Name), "."))
 }
 
 // known returns the names of the pods and gangs of a namespace, as why takes them.

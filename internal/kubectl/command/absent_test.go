@@ -1,0 +1,87 @@
+package command_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/tandem-gpu/tandem/internal/kubectl/command"
+	"github.com/tandem-gpu/tandem/pkg/api/v1alpha1"
+)
+
+// absentPod returns a pod that asks for so many slots, and has a scheduler, a node and a phase.
+func absentPod(slots int64, scheduler, node string, phase v1.PodPhase) *v1.Pod {
+	p := &v1.Pod{
+		TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Pod"}, ObjectMeta: metav1.ObjectMeta{Namespace: "a", Name: "p"},
+		Spec: v1.PodSpec{SchedulerName: scheduler, NodeName: node, Containers: []v1.Container{{Name: "main"}}}, Status: v1.PodStatus{Phase: phase},
+	}
+	if slots > 0 {
+		p.Spec.Containers[0].Resources.Limits = v1.ResourceList{v1alpha1.ResourceVGPU: *resource.NewQuantity(slots, resource.DecimalSI)}
+	}
+	return p
+}
+
+// TestAbsentPods: where the snapshot of the scheduler lacks a pod, the API server is asked why, with the caller's rights.
+func TestAbsentPods(t *testing.T) {
+	for _, test := range []struct {
+		name string
+		code int
+		pod  *v1.Pod
+		says string
+	}{
+		{"other scheduler", 200, absentPod(3, "default-scheduler", "", v1.PodPending), "a/p waits for the scheduler default-scheduler: pods with shares of GPUs need schedulerName: tandem-scheduler"},
+		{"no vGPU", 200, absentPod(0, "tandem-scheduler", "", v1.PodPending), "a/p asks for no tandem-gpu.io/vgpu"},
+		{"ended", 200, absentPod(3, "tandem-scheduler", "n1", v1.PodSucceeded), "a/p has ended: its phase is Succeeded"},
+		{"not counted", 200, absentPod(3, "tandem-scheduler", "n1", v1.PodRunning), "a/p has the node n1"},
+		{"new", 200, absentPod(3, "tandem-scheduler", "", v1.PodPending), "ask again in a moment"},
+		{"no such pod", 404, nil, "there is no pod p in the namespace a: its name is another, or its owner did not create it or has parked it"},
+		{"no right", 403, nil, "the snapshot has no pod p in the namespace a"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			var body any = test.pod
+			if test.pod == nil {
+				body = &metav1.Status{
+					TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Status"}, Status: "Failure", Code: int32(test.code),
+					Reason: map[int]metav1.StatusReason{404: metav1.StatusReasonNotFound, 403: metav1.StatusReasonForbidden}[test.code],
+				}
+			}
+			api := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				if r.URL.Path != "/api/v1/namespaces/a/pods/p" {
+					t.Errorf("asked for %s", r.URL.Path)
+				}
+				w.Header().Set("Content-Type", "application/json")
+				w.WriteHeader(test.code)
+				_ = json.NewEncoder(w).Encode(body)
+			}))
+			defer api.Close()
+			scheduler := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte(empty)) }))
+			defer scheduler.Close()
+			config := filepath.Join(t.TempDir(), "config")
+			if err := os.WriteFile(config, fmt.Appendf(nil, kubeconfig, api.URL), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			code, out, errs := run("", "why", "po/p", "-n", "a", "--kubeconfig", config, "--scheduler-address", scheduler.URL, "--scheduler-insecure")
+			if code != command.Failed || out != "" || !strings.Contains(errs, test.says) {
+				t.Errorf("exit code %d, %q, %q, want %q", code, out, errs, test.says)
+			}
+		})
+	}
+}
+
+// kubeconfig names an API server.
+const kubeconfig = `apiVersion: v1
+kind: Config
+current-context: c
+contexts: [{name: c, context: {cluster: c, user: u}}]
+clusters: [{name: c, cluster: {server: %q}}]
+users: [{name: u, user: {token: t}}]
+`
