@@ -40,7 +40,7 @@ func (o *options) whyCommand() *cobra.Command {
 
 First comes one sentence, then the nodes by what refuses the pod there and the nearest miss, then changes after which it would fit:
 each has been tried on the snapshot with the scheduler's own decisions. job/NAME stands for the pods whose names begin with NAME-,
-as a Job and a JobSet name theirs.`,
+as a Job and a JobSet name theirs. About a pod that the snapshot lacks, the API server is asked.`,
 		Example: `  kubectl tandem why train-0 -n team-a
   kubectl tandem why gang/train -o wide
   kubectl tandem why job/night --snapshot now.json -o json`,

@@ -31,12 +31,28 @@ func sentence(a *why.Answer, at time.Time) string {
 		return gangSentence(who, a)
 	case len(a.Nodes) == 0:
 		return who + " waits: the cluster has no node with GPUs."
+	case keptForOthers(a) != nil:
+		return fmt.Sprintf("%s waits: the scheduler keeps the room that it needs for %s.", who, leaving(keptForOthers(a).Leave))
 	case a.Host != nil: // devices of these nodes would take it
 		return fmt.Sprintf("%s waits: the devices of %s would take it, and their hosts have too little free; %s.", who, Count(refusing(a, why.HostFull), "node"), host(a.Host))
 	case a.Miss != nil:
 		return fmt.Sprintf("%s waits: %s.", who, miss(a.Miss))
 	}
 	return fmt.Sprintf("%s waits: on %s %s.", who, Count(a.Nodes[0].Nodes, "node"), Reason(a.Nodes[0].Reason))
+}
+
+// keptForOthers returns the room that the scheduler keeps for others where that alone is in the way, nil where it is not.
+func keptForOthers(a *why.Answer) *why.Change {
+	var kept *why.Change
+	for i := range a.Changes {
+		switch a.Changes[i].Kind {
+		case why.HoldsEnd:
+			kept = &a.Changes[i]
+		case why.PodsLeave:
+			return nil
+		}
+	}
+	return kept
 }
 
 // refusing counts the nodes that refuse for a reason.
