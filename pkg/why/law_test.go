@@ -282,13 +282,26 @@ func TestLeastLaw(t *testing.T) {
 		if helps := len(r.Variants) > 0 && fits(s, c.Nodes(), &free); helps != slices.ContainsFunc(a.Changes, func(c why.Change) bool { return c.Kind == why.AnyModel }) {
 			t.Fatalf("all models help: %v, the changes are %+v", helps, a.Changes)
 		}
-		if memory := r.Containers[0].Memory; len(r.Containers) == 1 && memory > 0 {
+		if memory := memoryAsked(c, &r.Containers[0]); len(r.Containers) == 1 {
 			gib := most(s, c, r, int64((memory+vgpu.GiB-1)/vgpu.GiB), func(r *vgpu.Request, k int64) { r.Containers[0].Memory = vgpu.Bytes(k) * vgpu.GiB })
 			if gib != got[why.LessMemory] {
 				t.Fatalf("LessMemory is %d, want %d", got[why.LessMemory], gib)
 			}
 		}
 	})
+}
+
+// memoryAsked returns the memory that a container asks for: that in proportion to its slots on the largest device, where it names none.
+func memoryAsked(c *vgpu.Cluster, asks *vgpu.ContainerRequest) vgpu.Bytes {
+	most := asks.Memory
+	for _, n := range c.Nodes() {
+		for i := range n.Devices() {
+			if share, ok := asks.ShareOn(&n.Devices()[i], 0, 0); ok && asks.Memory == 0 {
+				most = max(most, share.Memory*vgpu.Bytes(share.Devices))
+			}
+		}
+	}
+	return most
 }
 
 // TestHostLaw: less of the host is a change where some amount of it helps, and it is the most: with a bit more of the CPU, or of the

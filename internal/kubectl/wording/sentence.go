@@ -70,9 +70,9 @@ func gangSentence(who string, a *why.Answer) string {
 	case a.Least <= a.Placed:
 		return fmt.Sprintf("%s runs with %s, and there is no room for one more.", who, Count(a.Placed, "member"))
 	case have == 0:
-		return fmt.Sprintf("%s waits: %s must run together, and none has room.", who, Count(a.Least, "member"))
+		return fmt.Sprintf("%s waits: %s must run together, and there is room for none.", who, Count(a.Least, "member"))
 	}
-	return fmt.Sprintf("%s waits: %s must run together, and only %d have room.", who, Count(a.Least, "member"), have)
+	return fmt.Sprintf("%s waits: %s must run together, and there is room for %d only.", who, Count(a.Least, "member"), have)
 }
 
 // fitsSentence says why pods wait although there is room.
