@@ -62,13 +62,12 @@ func (q *question) place(nodes []*vgpu.Node, requests []vgpu.Request) ([]vgpu.As
 	return plan.Places, nil
 }
 
-// mayTake reports whether a node counts for the gang: it takes a member, has one, or keeps room for somebody, who may be one.
+// mayTake reports whether a node may get a member of the gang: it takes one, or keeps room for somebody, who may be one.
 func (q *question) mayTake(n *vgpu.Node, kinds []*vgpu.Request) bool {
 	if _, stray := q.stray[n.Name()]; stray {
 		return false
 	}
-	return n.Held() || slices.ContainsFunc(q.placed, func(a vgpu.Assignment) bool { return a.Node == n.Name() }) ||
-		slices.ContainsFunc(kinds, func(r *vgpu.Request) bool { return q.policy.Fits(n, r) })
+	return n.Held() || slices.ContainsFunc(kinds, func(r *vgpu.Request) bool { return q.policy.Fits(n, r) })
 }
 
 // unlike returns the requests without those that are like the one before.

@@ -282,7 +282,11 @@ func (w *trial) fits(s *snapshot.Snapshot) bool {
 	}
 	var open []*vgpu.Node
 	for i, n := range c.Nodes() {
-		if s.Nodes[i].Problem == "" {
+		r, free := &members[0].Request, -s.Nodes[i].StraySlots
+		for k := range n.Devices() {
+			free += n.FreeFor(k, r).Slots
+		}
+		if s.Nodes[i].Problem == "" && (s.Nodes[i].StraySlots == 0 || w.answer.Gang == nil && free >= r.PeakSlots()) {
 			open = append(open, n)
 		}
 	}

@@ -21,7 +21,7 @@ var at = time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
 //
 //	pod NAME priority=N gang=G max-slowdown=N ends=MINUTES
 //	hold NAME until=MINUTES
-//	node NAME problem=WORDS
+//	node NAME problem=WORDS stray=SLOTS
 //	device NODE/NAME reason=WORD
 //	pending NAME slots=N memory=8Gi containers=C:N/8Gi,… priority=N gang=G models=A|B max-slowdown=N minutes=N refused=REASON:N,…
 //	pending NAME cpu=MILLI host-memory=8Gi gates=GATE,… malformed=WORDS promise=NODE/DEVICE:SLOWDOWN beside=POD,…

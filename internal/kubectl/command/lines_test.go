@@ -46,7 +46,7 @@ var lines = map[string]func(s *snapshot.Snapshot, name string, values map[string
 	"node": func(s *snapshot.Snapshot, name string, values map[string]string) error {
 		for i := range s.Nodes {
 			if s.Nodes[i].Name == name {
-				s.Nodes[i].Problem = spaced(values["problem"])
+				s.Nodes[i].Problem, s.Nodes[i].StraySlots = spaced(values["problem"]), vgpu.Slots(number(values["stray"]))
 			}
 		}
 		return nil

@@ -35,6 +35,8 @@ func sentence(a *why.Answer, at time.Time) string {
 		return fmt.Sprintf("%s waits: the scheduler keeps the room that it needs for %s.", who, leaving(keptForOthers(a).Leave))
 	case a.Host != nil: // devices of these nodes would take it
 		return fmt.Sprintf("%s waits: the devices of %s would take it, and their hosts have too little free; %s.", who, Count(refusing(a, why.HostFull), "node"), host(a.Host))
+	case refusing(a, why.Stray) > 0: // the devices of these nodes would take it too
+		return fmt.Sprintf("%s waits: on %s %s.", who, Count(refusing(a, why.Stray), "node"), Reason(why.Stray))
 	case a.Miss != nil:
 		return fmt.Sprintf("%s waits: %s.", who, miss(a.Miss))
 	}
@@ -57,7 +59,12 @@ func keptForOthers(a *why.Answer) *why.Change {
 
 // refusing counts the nodes that refuse for a reason.
 func refusing(a *why.Answer, reason string) int {
-	return a.Nodes[slices.IndexFunc(a.Nodes, func(n snapshot.RefusedNodes) bool { return n.Reason == reason })].Nodes
+	for _, n := range a.Nodes {
+		if n.Reason == reason {
+			return n.Nodes
+		}
+	}
+	return 0
 }
 
 // gangSentence says why members of a gang wait that have no room.
