@@ -105,6 +105,8 @@ type Pod struct {
 	Gang *GangName `json:"gang,omitempty"`
 	// Workload is the name of its WorkloadProfile in its namespace, whether or not there is one.
 	Workload string `json:"workload,omitempty"`
+	// Owners made the pod, "Kind/name" each: its controller, and the JobSet of that.
+	Owners []string `json:"owners,omitempty"`
 	// MaxSlowdownMilli is the slowdown beside neighbours that the pod tolerates, in thousandths; 0 for any.
 	MaxSlowdownMilli int64 `json:"maxSlowdownMilli,omitempty"`
 	Priority         int32 `json:"priority,omitempty"`

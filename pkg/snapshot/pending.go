@@ -11,6 +11,8 @@ type Pending struct {
 	Name
 	Gang     *GangName `json:"gang,omitempty"`
 	Workload string    `json:"workload,omitempty"`
+	// Owners as in Pod.
+	Owners []string `json:"owners,omitempty"`
 	// Since is when the pod was created.
 	Since time.Time `json:"since,omitzero"`
 	// Gates are the names of its scheduling gates: it is not tried while there are any.

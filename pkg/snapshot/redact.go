@@ -80,7 +80,7 @@ func (r *redactor) pod(p *Pod) {
 	if r.visible(p.Namespace) {
 		return
 	}
-	p.Workload = r.workload(p.Namespace, p.Workload)
+	p.Workload, p.Owners = r.workload(p.Namespace, p.Workload), nil
 	for i := range p.Containers {
 		p.Containers[i].Name = fmt.Sprintf("%s:%d", Other, i+1)
 	}
@@ -110,7 +110,7 @@ func (r *redactor) pending(p *Pending) {
 	if r.visible(p.Namespace) {
 		return
 	}
-	p.Workload = r.workload(p.Namespace, p.Workload)
+	p.Workload, p.Owners = r.workload(p.Namespace, p.Workload), nil
 	for i := range p.Gates {
 		p.Gates[i] = Other
 	}

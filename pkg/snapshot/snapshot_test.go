@@ -67,6 +67,7 @@ func drawSnapshot(t *rapid.T) (*snapshot.Snapshot, *vgpu.Cluster) {
 	}
 	furnish := func(p *snapshot.Pod) {
 		p.Gang, p.Workload, p.Name.Name = gangOf(p.Namespace), mark(p.Namespace, "profile"), mark(p.Namespace, p.Name.Name)
+		p.Owners = []string{"Job/" + mark(p.Namespace, "owner")}
 		for k := range p.Containers {
 			p.Containers[k].Name = mark(p.Namespace, p.Containers[k].Name)
 		}
@@ -99,7 +100,7 @@ func drawSnapshot(t *rapid.T) (*snapshot.Snapshot, *vgpu.Cluster) {
 		}
 		request := &vgpu.Request{Containers: []vgpu.ContainerRequest{{Name: mark(in, "c0"), Slots: 1}}}
 		s.Pending = append(s.Pending, snapshot.Pending{
-			Name: pod, Gang: &gang, Workload: mark(in, "profile"), Gates: []string{mark(in, "gate")}, Request: snapshot.RequestOf(request, 0),
+			Name: pod, Gang: &gang, Workload: mark(in, "profile"), Gates: []string{mark(in, "gate")}, Owners: []string{"Job/" + mark(in, "owner")}, Request: snapshot.RequestOf(request, 0),
 			Refused: &snapshot.Refused{Message: mark(beside, "why"), Nearest: snapshot.RefusalOf(&refusal)},
 		})
 	}

@@ -66,7 +66,7 @@ var lines = map[string]func(s *snapshot.Snapshot, name string, values map[string
 			for k := range s.Nodes[i].Pods {
 				if p := &s.Nodes[i].Pods[k]; p.Path() == name {
 					p.Priority, p.Gang, p.MaxSlowdownMilli = int32(number(values["priority"])), gangOf(values["gang"]), number(values["max-slowdown"])
-					p.EndsBy = later(values["ends"])
+					p.EndsBy, p.Owners = later(values["ends"]), listed(values["owners"], ',')
 				}
 			}
 		}
@@ -154,7 +154,7 @@ func addOn(s *snapshot.Snapshot, pod string, values map[string]string) error {
 
 func addPending(s *snapshot.Snapshot, name string, values map[string]string) error {
 	p := snapshot.Pending{
-		Name: snapshot.NameOf(name, vgpu.UID(name)), Gang: gangOf(values["gang"]), Gates: listed(values["gates"], ','),
+		Name: snapshot.NameOf(name, vgpu.UID(name)), Gang: gangOf(values["gang"]), Gates: listed(values["gates"], ','), Owners: listed(values["owners"], ','),
 		Since: at.Add(-time.Duration(number(values["minutes"])) * time.Minute),
 	}
 	var err error

@@ -39,8 +39,8 @@ func (o *options) whyCommand() *cobra.Command {
 		Long: `Says why a pod or a gang waits, and what would help.
 
 First comes one sentence, then the nodes by what refuses the pod there and the nearest miss, then changes after which it would fit:
-each has been tried on the snapshot with the scheduler's own decisions. job/NAME stands for the pods whose names begin with NAME-,
-as a Job and a JobSet name theirs. About a pod that the snapshot lacks, the API server is asked.`,
+each has been tried on the snapshot with the scheduler's own decisions. job/NAME stands for the pods of a Job, a
+JobSet, a PyTorchJob or another job; of pods without an owner in the snapshot for those whose names begin with NAME-. About a pod that the snapshot lacks, the API server is asked.`,
 		Example: `  kubectl tandem why train-0 -n team-a
   kubectl tandem why gang/train -o wide
   kubectl tandem why job/night --snapshot now.json -o json`,
@@ -95,18 +95,14 @@ func find(s *snapshot.Snapshot, namespace, what string) (*found, error) {
 	if !ok {
 		kind, name = "pod", what
 	}
-	matches := func(n *snapshot.Name, _ *snapshot.GangName) bool { return n.Namespace == namespace && n.Name == name }
+	matches := func(p *asked) bool { return p.Namespace == namespace && p.Name.Name == name }
 	switch kind {
 	case "pod", "pods", "po":
 		kind = "pod"
 	case "gang", "podgroup":
-		matches = func(_ *snapshot.Name, g *snapshot.GangName) bool {
-			return g != nil && g.Namespace == namespace && g.Name == name
-		}
+		matches = func(p *asked) bool { return p.gang != nil && p.gang.Namespace == namespace && p.gang.Name == name }
 	case "job":
-		matches = func(n *snapshot.Name, _ *snapshot.GangName) bool {
-			return n.Namespace == namespace && strings.HasPrefix(n.Name, name+"-")
-		}
+		matches = func(p *asked) bool { return p.Namespace == namespace && p.ofJob(name) }
 	default:
 		return nil, usage("%q: legal are POD, pod/NAME, gang/NAME and job/NAME", what)
 	}
@@ -120,12 +116,31 @@ func find(s *snapshot.Snapshot, namespace, what string) (*found, error) {
 	return f, nil
 }
 
+// asked is what a question may name a pod by.
+type asked struct {
+	snapshot.Name
+	gang   *snapshot.GangName
+	owners []string
+}
+
+// ofJob reports whether a pod belongs to a job of a kind whose name ends in Job, or to a JobSet. A pod of which the snapshot has no owner
+// is known by its name, which begins with the job's.
+func (p *asked) ofJob(name string) bool {
+	if len(p.owners) == 0 {
+		return strings.HasPrefix(p.Name.Name, name+"-")
+	}
+	return slices.ContainsFunc(p.owners, func(owner string) bool {
+		kind, of, _ := strings.Cut(owner, "/")
+		return of == name && (strings.HasSuffix(kind, "Job") || kind == "JobSet")
+	})
+}
+
 // search returns the answers about the pods that match. Members of one gang have one answer.
-func search(s *snapshot.Snapshot, matches func(*snapshot.Name, *snapshot.GangName) bool) (*found, error) {
+func search(s *snapshot.Snapshot, matches func(*asked) bool) (*found, error) {
 	f, gangs := &found{Waits: []*why.Answer{}, Runs: []running{}}, map[snapshot.GangName]bool{}
 	for i := range s.Nodes {
 		for k := range s.Nodes[i].Pods {
-			if p := &s.Nodes[i].Pods[k]; matches(&p.Name, p.Gang) {
+			if p := &s.Nodes[i].Pods[k]; matches(&asked{p.Name, p.Gang, p.Owners}) {
 				f.Runs = append(f.Runs, running{*p, s.Nodes[i].Name})
 			}
 		}
@@ -133,7 +148,7 @@ func search(s *snapshot.Snapshot, matches func(*snapshot.Name, *snapshot.GangNam
 	first := make([]*snapshot.Pending, 0, len(s.Pending)) // of the answers
 	for i := range s.Pending {
 		p := &s.Pending[i]
-		if !matches(&p.Name, p.Gang) || p.Gang != nil && gangs[*p.Gang] {
+		if !matches(&asked{p.Name, p.Gang, p.Owners}) || p.Gang != nil && gangs[*p.Gang] {
 			continue
 		}
 		if at := slices.IndexFunc(first, func(o *snapshot.Pending) bool { return why.Alike(s, o, p) }); at >= 0 {

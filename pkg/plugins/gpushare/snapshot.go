@@ -10,6 +10,7 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/tandem-gpu/tandem/internal/cluster/kube"
 	"github.com/tandem-gpu/tandem/internal/cluster/workloads"
@@ -135,7 +136,7 @@ func describe(out *snapshot.Pod, pod *v1.Pod, gangOf func(*v1.Pod) *snapshot.Gan
 	if pod == nil {
 		return
 	}
-	out.Gang, out.Workload = gangOf(pod), workloadOf(pod)
+	out.Gang, out.Workload, out.Owners = gangOf(pod), workloadOf(pod), ownersOf(pod)
 	if pod.Spec.Priority != nil {
 		out.Priority = *pod.Spec.Priority
 	}
@@ -152,6 +153,20 @@ func describe(out *snapshot.Pod, pod *v1.Pod, gangOf func(*v1.Pod) *snapshot.Gan
 func workloadOf(pod *v1.Pod) string {
 	key := workloads.WorkloadOf(pod)
 	return key.ProfileName()
+}
+
+// jobSetLabel is the label with the JobSet that a pod belongs to: the JobSet's Jobs own its pods.
+const jobSetLabel = "jobset.sigs.k8s.io/jobset-name"
+
+// ownersOf returns what made a pod: see snapshot.Pod.
+func ownersOf(pod *v1.Pod) (owners []string) {
+	if owner := metav1.GetControllerOfNoCopy(pod); owner != nil {
+		owners = append(owners, owner.Kind+"/"+owner.Name)
+	}
+	if name := pod.Labels[jobSetLabel]; name != "" {
+		owners = append(owners, "JobSet/"+name)
+	}
+	return owners
 }
 
 // listed returns a pod as the informer has it, nil where it is gone.
@@ -294,7 +309,7 @@ func (p *Plugin) SnapshotPending(most int, gangOf func(*v1.Pod) *snapshot.GangNa
 func (p *Plugin) snapshotPending(w *waiting, gangOf func(*v1.Pod) *snapshot.GangName) snapshot.Pending {
 	out := snapshot.Pending{
 		Name: snapshot.Name{Namespace: w.pod.Namespace, Name: w.pod.Name, UID: kube.UIDOf(w.pod)},
-		Gang: gangOf(w.pod), Workload: workloadOf(w.pod), Since: w.pod.CreationTimestamp.UTC(),
+		Gang: gangOf(w.pod), Workload: workloadOf(w.pod), Owners: ownersOf(w.pod), Since: w.pod.CreationTimestamp.UTC(),
 	}
 	for i := range w.pod.Spec.SchedulingGates {
 		out.Gates = append(out.Gates, w.pod.Spec.SchedulingGates[i].Name)

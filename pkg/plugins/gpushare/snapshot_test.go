@@ -124,6 +124,18 @@ func TestSnapshotOfGates(t *testing.T) {
 	})
 }
 
+// The owners of a pod are its controller and the JobSet of that; other references do not count.
+func TestSnapshotOfOwners(t *testing.T) {
+	out, controls := snapshot.Pod{}, true
+	describe(&out, &v1.Pod{ObjectMeta: metav1.ObjectMeta{
+		Labels:          map[string]string{"jobset.sigs.k8s.io/jobset-name": "night"},
+		OwnerReferences: []metav1.OwnerReference{{Kind: "Other", Name: "o"}, {Kind: "Job", Name: "night-workers-0", Controller: &controls}},
+	}}, noGang)
+	if want := []string{"Job/night-workers-0", "JobSet/night"}; !slices.Equal(out.Owners, want) {
+		t.Errorf("the owners are %v, want %v", out.Owners, want)
+	}
+}
+
 // What changes of a pod is in the next snapshot, although its shares are the same.
 func TestSnapshotOfAChangedPod(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
