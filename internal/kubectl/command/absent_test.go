@@ -77,6 +77,19 @@ func TestAbsentPods(t *testing.T) {
 	}
 }
 
+// TestAbsentInFile: a snapshot in a file may be of another cluster, so the API server is not asked about a pod that it lacks.
+func TestAbsentInFile(t *testing.T) {
+	api := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { t.Errorf("asked for %s", r.URL.Path) }))
+	defer api.Close()
+	config := filepath.Join(t.TempDir(), "config")
+	if err := os.WriteFile(config, fmt.Appendf(nil, kubeconfig, api.URL), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if code, out, errs := run(empty, "why", "p", "-n", "a", "--kubeconfig", config, "--snapshot", "-"); code != command.Failed || !strings.Contains(errs, "the snapshot has no pod p") {
+		t.Errorf("exit code %d, %q, %q", code, out, errs)
+	}
+}
+
 // kubeconfig names an API server.
 const kubeconfig = `apiVersion: v1
 kind: Config
