@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"github.com/tandem-gpu/tandem/pkg/snapshot"
+	"github.com/tandem-gpu/tandem/pkg/vgpu"
 )
 
 // CauseKind names what keeps pods waiting beside nodes, devices and hosts.
@@ -49,6 +50,29 @@ type Cause struct {
 
 // decides reports whether the pods wait for the cause alone: no room anywhere would help them.
 func (c *Cause) decides() bool { return c != nil && c.Kind != RoomKept && c.Kind != RoomMade }
+
+// reserved returns the pods for which the scheduler has chosen devices, and which are not bound yet. They still wait, and their shares
+// are in the ledgers.
+func reserved(s *snapshot.Snapshot) map[vgpu.UID]snapshot.Place {
+	all := map[vgpu.UID]snapshot.Place{}
+	for i := range s.Nodes {
+		for k := range s.Nodes[i].Pods {
+			if p := &s.Nodes[i].Pods[k]; p.Reserved {
+				all[p.UID] = snapshot.Place{Name: p.Name, Node: s.Nodes[i].Name}
+			}
+		}
+	}
+	return all
+}
+
+// beingBound is the answer about pods that have places.
+func beingBound(places []snapshot.Place, gang *snapshot.GangName) *Answer {
+	a := &Answer{Gang: gang, Nodes: []snapshot.RefusedNodes{}, Changes: []Change{}, Cause: &Cause{Kind: BeingBound, Places: places}}
+	for _, p := range places {
+		a.Pods = append(a.Pods, p.Name)
+	}
+	return a
+}
 
 // causeOf returns what keeps pods waiting beside nodes, devices and hosts; nil where nothing does.
 func causeOf(s *snapshot.Snapshot, pods []*snapshot.Pending, name *snapshot.GangName) *Cause {

@@ -38,19 +38,33 @@ func Pod(s *snapshot.Snapshot, uid vgpu.UID) (*Answer, error) {
 	if at < 0 {
 		return nil, fmt.Errorf("explain pod: no pod with the UID %s waits", uid)
 	}
+	if at, chosen := reserved(s)[uid]; chosen {
+		return beingBound([]snapshot.Place{at}, nil), nil
+	}
 	return explain(s, []*snapshot.Pending{&s.Pending[at]}, nil)
 }
 
 // Gang explains why members of a gang wait.
 func Gang(s *snapshot.Snapshot, name snapshot.GangName) (*Answer, error) {
 	var members []*snapshot.Pending
+	var places []snapshot.Place
+	chosen := reserved(s)
 	for i := range s.Pending {
-		if g := s.Pending[i].Gang; g != nil && *g == name {
-			members = append(members, &s.Pending[i])
+		p := &s.Pending[i]
+		if p.Gang == nil || *p.Gang != name {
+			continue
+		}
+		if at, has := chosen[p.UID]; has {
+			places = append(places, at)
+		} else {
+			members = append(members, p)
 		}
 	}
-	if len(members) == 0 {
+	switch {
+	case len(members)+len(places) == 0:
 		return nil, fmt.Errorf("explain gang: no member of %s/%s waits", name.Namespace, name.Name)
+	case len(members) == 0:
+		return beingBound(places, &name), nil
 	}
 	return explain(s, members, &name)
 }

@@ -19,7 +19,7 @@ var at = time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
 // TestDrawn runs commands on drawn clusters. The input of "cluster" draws one as testkit reads it; lines below "----" in it add what a
 // drawing cannot say:
 //
-//	pod NAME priority=N gang=G max-slowdown=N ends=MINUTES owners=KIND/NAME,…
+//	pod NAME priority=N gang=G max-slowdown=N ends=MINUTES owners=KIND/NAME,… reserved=yes
 //	hold NAME until=MINUTES
 //	node NAME problem=WORDS stray=SLOTS
 //	device NODE/NAME reason=WORD

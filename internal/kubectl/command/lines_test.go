@@ -66,6 +66,7 @@ var lines = map[string]func(s *snapshot.Snapshot, name string, values map[string
 			for k := range s.Nodes[i].Pods {
 				if p := &s.Nodes[i].Pods[k]; p.Path() == name {
 					p.Priority, p.Gang, p.MaxSlowdownMilli = int32(number(values["priority"])), gangOf(values["gang"]), number(values["max-slowdown"])
+					p.Reserved = values["reserved"] != ""
 					p.EndsBy, p.Owners = later(values["ends"]), listed(values["owners"], ',')
 				}
 			}

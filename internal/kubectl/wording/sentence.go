@@ -131,7 +131,7 @@ func causeSentence(who string, c *why.Cause, at time.Time) string {
 		}
 		return fmt.Sprintf("%s waits: %d of the %d members that must run exist.", who, c.Have, c.Want)
 	case why.BeingBound:
-		return fmt.Sprintf("%s has places%s: the scheduler binds its pods.", who, on(c.Places))
+		return fmt.Sprintf("%s has a place%s, and the scheduler binds it.", who, on(c.Places))
 	case why.RoomKept:
 		return fmt.Sprintf("%s waits: the scheduler keeps room for it%s, until the pods there have ended%s.", who, on(c.Places), by(c.Until, at))
 	}
