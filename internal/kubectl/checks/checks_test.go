@@ -202,7 +202,6 @@ func TestLegal(t *testing.T) {
 			delete(w.served, "scheduling.k8s.io/v1beta1")
 			w.served["scheduling.k8s.io/v1"] = []string{"podgroups"}
 		},
-		"a controller that nobody needs": noController,
 		"a device plugin that has ended": func(w *world) { p := rivalPod(); p.Status.Phase = v1.PodFailed; w.add(p) },
 		"HAMi's scheduler": func(w *world) {
 			w.add(runsImage("hami-scheduler", "scheduler", "projecthami/hami:v2.7.0", "ReplicaSet"))
@@ -241,5 +240,24 @@ func TestPages(t *testing.T) {
 		if !ok {
 			t.Errorf("%s: %s has no heading %s", c.Name, file, anchor)
 		}
+	}
+}
+
+// Before an installation the API server alone is looked at. Who may not ask what it serves is told of the role that has the right.
+func TestServerAlone(t *testing.T) {
+	names := func(f *checks.Facts) (all []string) {
+		for _, x := range checks.Find(f).Findings {
+			all = append(all, x.Check+": "+x.Fix)
+		}
+		return all
+	}
+	f := &checks.Facts{Namespace: "tandem-system", Scheduler: "tandem-scheduler", ServerVersion: "v1.29.1"}
+	if got := names(f); len(got) != 2 || !strings.HasPrefix(got[0], "NotInstalled: ") || got[1] != "ServerTooOld: upgrade the control plane" {
+		t.Errorf("before an installation: %v", got)
+	}
+	f = sound(t).facts(t)
+	f.Refused = []checks.Source{checks.Server}
+	if got := names(f); len(got) != 1 || got[0] != "NotChecked: kubectl create clusterrolebinding doctor-discovery --clusterrole=system:discovery --user=NAME" {
+		t.Errorf("without discovery: %v", got)
 	}
 }

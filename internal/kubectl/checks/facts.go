@@ -40,6 +40,9 @@ func (s Source) Verb() string {
 	return "list"
 }
 
+// Unread is an object that could not be read, and why.
+type Unread struct{ Name, Why string }
+
 // Facts are what is known of a cluster. Find changes none of them.
 type Facts struct {
 	// Now is the time of the reader.
@@ -53,6 +56,8 @@ type Facts struct {
 
 	Nodes    []v1.Node
 	GPUNodes []v1alpha1.GPUNode
+	// Unread are the GPUNodes that are there and could not be read.
+	Unread []Unread
 	// Pods are those of all namespaces.
 	Pods       []v1.Pod
 	Namespaces []v1.Namespace

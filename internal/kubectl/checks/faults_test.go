@@ -40,6 +40,11 @@ func ofInstallation() []fault {
 			delete(w.served, "scheduling.k8s.io/v1beta1")
 			w.served["scheduling.k8s.io/v1alpha1"] = []string{"podgroups"}
 		}},
+		{"PartOff", "a controller at 0 replicas", func(w *world) {
+			d := of[*apps.Deployment](w, "tandem-controller")
+			d.Spec.Replicas, d.Status.AvailableReplicas = ptr.To(int32(0)), 0
+		}},
+		{"PartOff", "no activator", func(w *world) { remove[*apps.Deployment](w, "tandem-activator") }},
 		{"WorkloadMissing", "no MPS", func(w *world) { removeDaemonSet(w, "tandem-mps") }},
 		{"WorkloadMissing", "no scheduler", func(w *world) { remove[*apps.Deployment](w, scheduler) }},
 		{"WorkloadMissing", "no agent", func(w *world) { removeDaemonSet(w, "tandem-agent") }},
@@ -89,6 +94,7 @@ func ofPolicies() []fault {
 		{"PolicyNarrowed", "some namespaces", func(w *world) {
 			binding(w, "tandem-pods").Spec.MatchResources = &admission.MatchResources{NamespaceSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"tenants": "yes"}}}
 		}},
+		{"PolicyNotEnforced", "an emptied policy", func(w *world) { of[*admission.ValidatingAdmissionPolicy](w, "tandem-keys").Spec.Validations = nil }},
 		{"PolicyNarrowed", "some objects", func(w *world) {
 			binding(w, "tandem-keys").Spec.MatchResources = &admission.MatchResources{ObjectSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"tenant": "yes"}}}
 		}},
@@ -194,6 +200,7 @@ func ofGPUNodes() []fault {
 			w.gpuNodes[1].Status.DriverVersion = "550.54.15"
 		}},
 		{"GPUNodeNotReady", "conditions that nobody wrote", func(w *world) { w.gpuNodes[1].Status.Conditions = nil }},
+		{"GPUNodeInvalid", "a status of another form", func(w *world) { w.gpuNodes, w.malformed = w.gpuNodes[:1], []string{"gpu-2"} }},
 		{"GPUNodeInvalid", "a device without memory", func(w *world) { w.gpuNodes[1].Status.Devices[1].Memory = resource.MustParse("0") }},
 		{"PodsFromServer", "kubelet 1.37 with its Pods API off, and the component", func(w *world) {
 			for i := range w.gpuNodes[0].Status.Conditions {

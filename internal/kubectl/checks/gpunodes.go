@@ -58,7 +58,8 @@ func ready(g *v1alpha1.GPUNode) metav1.Condition {
 func gpuNodeMissing(f *Facts) []hit {
 	var hits []hit
 	for _, n := range f.watched() {
-		if f.gpuNode(n.Name) == nil {
+		unread := slices.ContainsFunc(f.Unread, func(u Unread) bool { return u.Name == n.Name })
+		if f.gpuNode(n.Name) == nil && !unread {
 			hits = append(hits, hit{"GPUNode/" + n.Name, fmt.Sprintf("an agent runs on the node %s and has written no GPUNode", n.Name), f.agentLog(n.Name)})
 		}
 	}
@@ -80,7 +81,7 @@ func gpuNodeLeftOver(f *Facts) []hit {
 			hits = append(hits, hit{"GPUNode/" + name, "there is no node " + name, "kubectl delete gpunode " + name})
 		case f.Nodes[at].Labels[agentLabel] != "true":
 			hits = append(hits, hit{
-				"GPUNode/" + name, fmt.Sprintf("the node %s has not the label %s=true, so it has no agent", name, agentLabel),
+				"GPUNode/" + name, fmt.Sprintf("the node %s does not have the label %s=true, so it has no agent", name, agentLabel),
 				fmt.Sprintf("kubectl delete gpunode %s, or hand the node over again: kubectl label node %[1]s %s=true", name, agentLabel),
 			})
 		}
@@ -129,10 +130,14 @@ func notReadyElse(f *Facts) []hit {
 }
 
 func gpuNodeInvalid(f *Facts) []hit {
+	const one = "apply deploy/crds and deploy/agent of one release; "
 	var hits []hit
+	for _, u := range f.Unread {
+		hits = append(hits, hit{"GPUNode/" + u.Name, "it cannot be read: " + u.Why, one + f.agentLog(u.Name)})
+	}
 	for _, g := range f.known() {
 		if _, err := kube.Devices(g); err != nil {
-			hits = append(hits, hit{"GPUNode/" + g.Name, fmt.Sprintf("its devices cannot be read: %v", err), "apply deploy/crds and deploy/agent of one release; " + f.agentLog(g.Name)})
+			hits = append(hits, hit{"GPUNode/" + g.Name, fmt.Sprintf("its devices cannot be read: %v", err), one + f.agentLog(g.Name)})
 		}
 	}
 	return hits
@@ -237,7 +242,7 @@ func driversDiffer(f *Facts) []hit {
 	if len(nodes) < 2 {
 		return nil
 	}
-	// Those of the driver that most nodes have are right, so to speak; of equally many the version that sorts first.
+	// The driver that most nodes have is taken for the right one; of equally many the one that sorts first.
 	versions := slices.SortedFunc(maps.Keys(nodes), func(a, b string) int { return cmp.Or(len(nodes[b])-len(nodes[a]), cmp.Compare(a, b)) })
 	var hits []hit
 	for _, v := range versions[1:] {

@@ -140,6 +140,20 @@ func workloadDown(f *Facts) []hit {
 	return hits
 }
 
+// partOff finds the parts that a cluster may do without, where they are off.
+func partOff(f *Facts) []hit {
+	hits := make([]hit, 0, 2)
+	for _, name := range []string{controllerApp, activatorApp} {
+		switch d := f.deployment(name); {
+		case d == nil:
+			hits = append(hits, hit{fmt.Sprintf("Deployment/%s/%s", f.Namespace, name), fmt.Sprintf("the namespace %s has no Deployment with the label %s=%s", f.Namespace, nameLabel, name), "where somebody needs it: " + apply})
+		case replicas(d) == 0:
+			hits = append(hits, hit{fmt.Sprintf("Deployment/%s/%s", d.Namespace, d.Name), "it is scaled to 0 replicas", fmt.Sprintf("where somebody needs it: kubectl -n %s scale deployment %s --replicas=2", d.Namespace, d.Name)})
+		}
+	}
+	return hits
+}
+
 func replicasMissing(f *Facts) []hit {
 	var hits []hit
 	for _, d := range f.deployments() {

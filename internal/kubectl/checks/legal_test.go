@@ -19,11 +19,6 @@ func single(w *world) {
 	d.Spec.Replicas, d.Status.AvailableReplicas = ptr.To(int32(1)), 1
 }
 
-func noController(w *world) {
-	d := of[*apps.Deployment](w, "tandem-controller")
-	d.Spec.Replicas, d.Status.AvailableReplicas = ptr.To(int32(0)), 0
-}
-
 func olderKubelet(w *world) {
 	of[*v1.Node](w, "gpu-2").Status.NodeInfo.KubeletVersion = "v1.36.3"
 	for i := range w.gpuNodes[1].Status.Conditions {

@@ -81,7 +81,12 @@ func (f *Facts) enforcing(policy string) []*admission.ValidatingAdmissionPolicyB
 func policyNotEnforced(f *Facts) []hit {
 	hits := make([]hit, 0, 1)
 	for _, name := range policyNames {
-		if f.policy(name) == nil || len(f.enforcing(name)) > 0 {
+		p := f.policy(name)
+		if p != nil && len(p.Spec.Validations) == 0 {
+			hits = append(hits, hit{"ValidatingAdmissionPolicy/" + name, "the policy has no validations", applyPolicies})
+			continue
+		}
+		if p == nil || len(f.enforcing(name)) > 0 {
 			continue
 		}
 		what := "the policy has no binding"

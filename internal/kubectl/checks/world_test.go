@@ -55,6 +55,8 @@ type world struct {
 	objects  []runtime.Object
 	gpuNodes []*v1alpha1.GPUNode
 	refused  []string
+	// malformed are names of GPUNodes with words where the status should be.
+	malformed []string
 }
 
 // sound makes a cluster without faults.
@@ -250,6 +252,11 @@ func (w *world) published(t *testing.T) []runtime.Object {
 			t.Fatal(err)
 		}
 		all = append(all, &unstructured.Unstructured{Object: u})
+	}
+	for _, name := range w.malformed {
+		all = append(all, &unstructured.Unstructured{Object: map[string]any{
+			"apiVersion": v1alpha1.GPUNodes.GroupVersion().String(), "kind": "GPUNode", "metadata": map[string]any{"name": name}, "status": "words",
+		}})
 	}
 	return all
 }

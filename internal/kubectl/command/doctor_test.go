@@ -59,7 +59,7 @@ func doctor(args ...string) (code int, out, errs string) {
 func TestDoctor(t *testing.T) {
 	config, asked := apiServer(t, "")
 	code, out, errs := doctor("--kubeconfig", config)
-	if code != Broken || errs != "" || !strings.HasPrefix(out, "1 error, 0 warnings, 0 notes; 1 check found nothing, ") || !strings.Contains(out, "\nerror NotInstalled: ") {
+	if code != Broken || errs != "" || !strings.HasPrefix(out, "1 error, 0 warnings, 0 notes; 4 checks found nothing, ") || !strings.Contains(out, "\nerror NotInstalled: ") {
 		t.Errorf("exit code %d, %q, %q", code, out, errs)
 	}
 	for _, a := range *asked {

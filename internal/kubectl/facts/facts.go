@@ -54,6 +54,7 @@ func Read(ctx context.Context, client kubernetes.Interface, custom dynamic.Inter
 		switch err := part.read(); {
 		case apierrors.IsForbidden(err):
 			r.f.Refused = append(r.f.Refused, part.source)
+		case apierrors.IsNotFound(err) && part.source != checks.Server: // an API server that is older than the resource
 		case err != nil:
 			return nil, fmt.Errorf("read %s: %w", part.source, err)
 		}
@@ -106,85 +107,99 @@ func (r *reader) resources(version string) error {
 	return nil
 }
 
-func (r *reader) nodes() error {
+func (r *reader) nodes() (err error) {
 	api := r.client.CoreV1().Nodes()
-	return each(r.ctx, func(o metav1.ListOptions) (runtime.Object, error) { return api.List(r.ctx, o) }, func(n *v1.Node) { r.f.Nodes = append(r.f.Nodes, *n) })
+	r.f.Nodes, err = each(r.ctx, func(o metav1.ListOptions) (runtime.Object, error) { return api.List(r.ctx, o) }, all[v1.Node])
+	return err
 }
 
-// gpuNodes reads the GPUNodes where the API server serves them.
+// gpuNodes reads the GPUNodes where the API server serves them. One that is not as it should be leaves the others as they are.
 func (r *reader) gpuNodes() error {
 	api := r.custom.Resource(v1alpha1.GPUNodes)
-	var unread error
-	err := each(r.ctx, func(o metav1.ListOptions) (runtime.Object, error) { return api.List(r.ctx, o) }, func(u *unstructured.Unstructured) {
+	raw, err := each(r.ctx, func(o metav1.ListOptions) (runtime.Object, error) { return api.List(r.ctx, o) }, all[unstructured.Unstructured])
+	for i := range raw {
 		var g v1alpha1.GPUNode
-		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(u.Object, &g); err != nil {
-			unread = fmt.Errorf("%s: %w", u.GetName(), err)
+		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(raw[i].Object, &g); err != nil {
+			r.f.Unread = append(r.f.Unread, checks.Unread{Name: raw[i].GetName(), Why: err.Error()})
+			continue
 		}
 		r.f.GPUNodes = append(r.f.GPUNodes, g)
-	})
-	if apierrors.IsNotFound(err) { // the check APIMissing says so
-		return nil
 	}
-	if err != nil {
-		return err
-	}
-	return unread
+	return err
 }
 
-func (r *reader) pods() error {
+func (r *reader) pods() (err error) {
 	api := r.client.CoreV1().Pods(metav1.NamespaceAll)
-	return each(r.ctx, func(o metav1.ListOptions) (runtime.Object, error) { return api.List(r.ctx, o) }, func(p *v1.Pod) {
-		if checks.Counts(p, r.f.Namespace) {
-			r.f.Pods = append(r.f.Pods, *p)
-		}
+	r.f.Pods, err = each(r.ctx, func(o metav1.ListOptions) (runtime.Object, error) { return api.List(r.ctx, o) }, func(p *v1.Pod) bool {
+		return checks.Counts(p, r.f.Namespace)
 	})
+	return err
 }
 
-func (r *reader) namespaces() error {
+func (r *reader) namespaces() (err error) {
 	api := r.client.CoreV1().Namespaces()
-	return each(r.ctx, func(o metav1.ListOptions) (runtime.Object, error) { return api.List(r.ctx, o) }, func(n *v1.Namespace) { r.f.Namespaces = append(r.f.Namespaces, *n) })
+	r.f.Namespaces, err = each(r.ctx, func(o metav1.ListOptions) (runtime.Object, error) { return api.List(r.ctx, o) }, all[v1.Namespace])
+	return err
 }
 
-func (r *reader) deployments() error {
+func (r *reader) deployments() (err error) {
 	api := r.client.AppsV1().Deployments(r.f.Namespace)
-	return each(r.ctx, func(o metav1.ListOptions) (runtime.Object, error) { return api.List(r.ctx, o) }, func(d *apps.Deployment) { r.f.Deployments = append(r.f.Deployments, *d) })
+	r.f.Deployments, err = each(r.ctx, func(o metav1.ListOptions) (runtime.Object, error) { return api.List(r.ctx, o) }, all[apps.Deployment])
+	return err
 }
 
-func (r *reader) daemonSets() error {
+func (r *reader) daemonSets() (err error) {
 	api := r.client.AppsV1().DaemonSets(r.f.Namespace)
-	return each(r.ctx, func(o metav1.ListOptions) (runtime.Object, error) { return api.List(r.ctx, o) }, func(d *apps.DaemonSet) { r.f.DaemonSets = append(r.f.DaemonSets, *d) })
+	r.f.DaemonSets, err = each(r.ctx, func(o metav1.ListOptions) (runtime.Object, error) { return api.List(r.ctx, o) }, all[apps.DaemonSet])
+	return err
 }
 
 func (r *reader) lease() error {
 	lease, err := r.client.CoordinationV1().Leases(r.f.Namespace).Get(r.ctx, r.f.Scheduler, metav1.GetOptions{})
-	switch {
-	case apierrors.IsNotFound(err):
-		return nil
-	case err != nil:
-		return err
+	if err == nil {
+		r.f.Lease = lease
 	}
-	r.f.Lease = lease
-	return nil
+	return err
 }
 
-func (r *reader) policies() error {
+func (r *reader) policies() (err error) {
 	api := r.client.AdmissionregistrationV1().ValidatingAdmissionPolicies()
-	return each(r.ctx, func(o metav1.ListOptions) (runtime.Object, error) { return api.List(r.ctx, o) }, func(p *admission.ValidatingAdmissionPolicy) { r.f.Policies = append(r.f.Policies, *p) })
+	r.f.Policies, err = each(r.ctx, func(o metav1.ListOptions) (runtime.Object, error) { return api.List(r.ctx, o) }, all[admission.ValidatingAdmissionPolicy])
+	return err
 }
 
-func (r *reader) bindings() error {
+func (r *reader) bindings() (err error) {
 	api := r.client.AdmissionregistrationV1().ValidatingAdmissionPolicyBindings()
-	return each(r.ctx, func(o metav1.ListOptions) (runtime.Object, error) { return api.List(r.ctx, o) }, func(b *admission.ValidatingAdmissionPolicyBinding) { r.f.Bindings = append(r.f.Bindings, *b) })
+	r.f.Bindings, err = each(r.ctx, func(o metav1.ListOptions) (runtime.Object, error) { return api.List(r.ctx, o) }, all[admission.ValidatingAdmissionPolicyBinding])
+	return err
 }
 
-// each lists objects in pages and hands over one after the other.
-func each[T runtime.Object](ctx context.Context, list func(metav1.ListOptions) (runtime.Object, error), take func(T)) error {
-	return pager.New(pager.SimplePageFunc(list)).EachListItem(ctx, metav1.ListOptions{}, func(o runtime.Object) error {
-		t, ok := o.(T)
-		if !ok {
-			return fmt.Errorf("the API server answered with a %T", o)
+// all keeps each object.
+func all[T any](*T) bool { return true }
+
+// mostTries is how often a list is begun anew where the API server has forgotten its first pages before the last is read.
+const mostTries = 3
+
+// each lists objects in pages and returns those to keep.
+func each[T any, P interface {
+	*T
+	runtime.Object
+}](ctx context.Context, list func(metav1.ListOptions) (runtime.Object, error), keep func(*T) bool) (kept []T, err error) {
+	for range mostTries {
+		kept = nil
+		err = pager.New(pager.SimplePageFunc(list)).EachListItem(ctx, metav1.ListOptions{}, func(o runtime.Object) error {
+			t, ok := o.(P)
+			if !ok {
+				return fmt.Errorf("the API server answered with a %T", o)
+			}
+			if keep((*T)(t)) {
+				kept = append(kept, *t)
+			}
+			return nil
+		})
+		if !apierrors.IsResourceExpired(err) {
+			break
 		}
-		take(t)
-		return nil
-	})
+	}
+	return kept, err
 }

@@ -57,11 +57,38 @@ func TestFailures(t *testing.T) {
 	}
 }
 
-// A cluster without GPUNodes or the lease is read all the same.
+// A cluster that lacks a resource, since its API server is older, is read all the same.
 func TestNotServed(t *testing.T) {
-	f, _, err := read(t, nil, "list", "gpunodes", apierrors.NewNotFound(schema.GroupResource{Resource: "gpunodes"}, ""))
-	if err != nil || len(f.Refused) > 0 || f.Lease != nil || len(f.GPUNodes) > 0 {
-		t.Errorf("%v, %v", f, err)
+	for source, name := range sources {
+		f, _, err := read(t, nil, source.Verb(), name, apierrors.NewNotFound(schema.GroupResource{Resource: name}, ""))
+		if err != nil || len(f.Refused) > 0 || f.Lease != nil || len(f.GPUNodes)+len(f.Policies) > 0 {
+			t.Errorf("%s: %v, %v", source, f, err)
+		}
+	}
+}
+
+// A list whose first pages the API server has forgotten is begun anew, and no object is kept twice.
+func TestExpiredList(t *testing.T) {
+	for expires, fails := range map[int]bool{1: false, 2: false, 9: true} {
+		client, lists := fake.NewClientset(), 0
+		client.PrependReactor("list", "namespaces", func(a k8stesting.Action) (bool, runtime.Object, error) {
+			if list, ok := a.(k8stesting.ListActionImpl); !ok || list.ListOptions.Continue == "" {
+				lists++
+				return true, &v1.NamespaceList{ListMeta: metav1.ListMeta{Continue: "more"}, Items: []v1.Namespace{{ObjectMeta: metav1.ObjectMeta{Name: "a"}}}}, nil
+			}
+			if lists <= expires {
+				return true, nil, apierrors.NewResourceExpired("too old")
+			}
+			return true, &v1.NamespaceList{Items: []v1.Namespace{{ObjectMeta: metav1.ObjectMeta{Name: "b"}}}}, nil
+		})
+		custom := fakedynamic.NewSimpleDynamicClientWithCustomListKinds(runtime.NewScheme(), map[schema.GroupVersionResource]string{v1alpha1.GPUNodes: "GPUNodeList"})
+		f, err := facts.Read(t.Context(), client, custom, &facts.Options{Namespace: "tandem-system", Scheduler: "tandem-scheduler", Step: func(string) {}})
+		switch {
+		case fails && (err == nil || !apierrors.IsResourceExpired(err)):
+			t.Errorf("expired %d times: %v", expires, err)
+		case !fails && (err != nil || len(f.Namespaces) != 2 || f.Namespaces[0].Name != "a" || f.Namespaces[1].Name != "b"):
+			t.Errorf("expired %d times: %v, %v", expires, f, err)
+		}
 	}
 }
 
