@@ -131,7 +131,7 @@ func notReadyElse(f *Facts) []hit {
 
 func gpuNodeInvalid(f *Facts) []hit {
 	const one = "apply deploy/crds and deploy/agent of one release; "
-	var hits []hit
+	hits := make([]hit, 0, len(f.Unread))
 	for _, u := range f.Unread {
 		hits = append(hits, hit{"GPUNode/" + u.Name, "it cannot be read: " + u.Why, one + f.agentLog(u.Name)})
 	}
