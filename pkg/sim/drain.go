@@ -67,6 +67,9 @@ func (e *engine) lookAtDrain() {
 	}
 	e.machine.drain, e.freed = nil, true
 	if phase == reservation.Unplaced {
+		for _, job := range g.jobs { // what was kept from the start
+			e.release(e.setup.Jobs[job].Request.UID)
+		}
 		e.log(g.jobs[0], givesUp)
 	}
 }
@@ -111,7 +114,7 @@ func (e *engine) endOf(uid vgpu.UID, _ string) int64 {
 
 // startOf returns the Unix time at which a pod got its place, before all of a run for those that are there from the start.
 func (e *engine) startOf(uid vgpu.UID, _ string) int64 {
-	if job, known := e.history.find(uid); known {
+	if job, known := e.history.find(uid); known && !e.isFirstStay(job) {
 		return unix(e.history.Outcomes[job].Started)
 	}
 	return -1

@@ -108,7 +108,7 @@ func newEngine(s Setup) (*engine, error) {
 		r := &s.Jobs[i].Request
 		e.since[i] = s.Jobs[i].Arrive
 		h.Outcomes[i] = Outcome{UID: r.UID, Pod: r.Pod, Priority: r.Priority, Arrived: s.Jobs[i].Arrive, Asked: e.measure.asked(r)}
-		if g := h.groupOf[i]; g == nil || g.jobs[0] == i {
+		if g := h.groupOf[i]; s.Jobs[i].At == nil && (g == nil || g.jobs[0] == i) {
 			e.arrivals = append(e.arrivals, i)
 		}
 	}
@@ -116,7 +116,7 @@ func newEngine(s Setup) (*engine, error) {
 	e.holdFollowers()
 	h.initial = allocatedOn(c.Nodes()...)
 	e.sample.Allocated = h.initial
-	return e, nil
+	return e, e.populate()
 }
 
 // halfLife is the time after which a pod that arrived counts half among the usual ones: the default of the scheduler.

@@ -191,6 +191,10 @@ func (j *Job) like(first *Job) error {
 		return fmt.Errorf("saves its work every %v, the first member of its gang every %v", j.Checkpoint, first.Checkpoint)
 	case j.Request.Priority != first.Request.Priority:
 		return fmt.Errorf("has the priority %d, the first member of its gang %d", j.Request.Priority, first.Request.Priority)
+	case (j.At == nil) != (first.At == nil) || j.Ran != first.Ran:
+		return errors.New("is there from the start and the first member of its gang is not, or has run for another time, or the other way round")
+	case j.At != nil && j.Gang.Elastic != nil:
+		return errors.New("is there from the start and its gang is elastic")
 	case j.After != first.After:
 		return fmt.Errorf("comes after %q, the first member of its gang after %q", j.After, first.After)
 	}

@@ -129,12 +129,13 @@ type replay struct {
 	made    int                     // preemptions so far
 	waiting []int                   // in the order of tries; of a gang the first member
 	places  map[int]vgpu.Assignment // of the jobs that have one
+	since   map[int]time.Duration   // when they got it
 	kept    map[int]*nomination     // by job
 }
 
 func (h *History) replay() (*replay, error) {
 	c, err := h.start()
-	return &replay{history: h, cluster: c, places: map[int]vgpu.Assignment{}, kept: map[int]*nomination{}}, err
+	return &replay{history: h, cluster: c, places: map[int]vgpu.Assignment{}, since: map[int]time.Duration{}, kept: map[int]*nomination{}}, err
 }
 
 // step plays the next entry of the log.
@@ -146,7 +147,7 @@ func (p *replay) step() error {
 	case starts:
 		p.served(e.job)
 		p.cluster.Release(r.UID)
-		return p.enter(e.job, r)
+		return p.enter(e, r)
 	case leftOut:
 		p.served(e.job)
 		p.cluster.Release(r.UID)
@@ -154,6 +155,7 @@ func (p *replay) step() error {
 		a := p.places[e.job]
 		leave(p.cluster, &a, r)
 		delete(p.places, e.job)
+		delete(p.since, e.job)
 	case refused, queued:
 		if !p.dropped(e.job) {
 			p.wait(e.job)
@@ -184,10 +186,10 @@ func (p *replay) dropped(job int) bool {
 }
 
 // enter gives a job its next place.
-func (p *replay) enter(job int, r *vgpu.Request) error {
+func (p *replay) enter(e *entry, r *vgpu.Request) error {
 	a := p.history.starts[p.starts]
 	p.starts++
-	p.places[job] = a
+	p.places[e.job], p.since[e.job] = a, e.at
 	return enter(p.cluster, &a, r)
 }
 
@@ -224,6 +226,7 @@ func (p *replay) wait(job int) {
 
 func (p *replay) hold(holds []vgpu.Hold) error {
 	for i := range holds {
+		p.cluster.Release(holds[i].UID)
 		if err := p.cluster.Hold(holds[i]); err != nil {
 			return err
 		}

@@ -35,6 +35,11 @@ type Job struct {
 	// one job, the same for all its members, and others come after the first member of a gang. Jobs after one that does not end never
 	// arrive, and count as waiting.
 	After vgpu.UID
+	// At is where the pod has its place when the simulation begins, nil for a pod that arrives. Then Arrive is 0 and After "". All
+	// members of a gang are there, or none; elastic gangs arrive.
+	At *vgpu.Assignment
+	// Ran is for how long the pod has run by then, as a part of Duration; 0 without At.
+	Ran time.Duration
 }
 
 // Queue says what becomes of a pod that does not fit. Whatever the queue, pods of a higher priority come first, those
@@ -128,6 +133,9 @@ func (s *Setup) validate() error {
 			return fmt.Errorf("job %d (pod %s): UID %q is that of job %d too", i, s.Jobs[i].Request.Pod, uid, other)
 		}
 		seen[uid] = i
+		if at := s.Jobs[i].At; at != nil && (at.UID != uid || !slices.ContainsFunc(s.Nodes, func(n *vgpu.Node) bool { return n.Name() == at.Node })) {
+			return fmt.Errorf("job %d (pod %s): its place is of UID %q on node %q, which is another pod or no node", i, s.Jobs[i].Request.Pod, at.UID, at.Node)
+		}
 	}
 	if err := s.validateOrder(seen); err != nil {
 		return err
@@ -148,6 +156,10 @@ func (j *Job) validate() error {
 		return errors.New("declares its end and stays for ever")
 	case j.Checkpoint < 0 || j.Checkpoint > latest:
 		return fmt.Errorf("saves its work every %v, legal is 0s (never) to %v", j.Checkpoint, latest)
+	case j.At != nil && (j.Arrive != 0 || j.After != ""):
+		return errors.New("is there from the start and arrives later")
+	case j.Ran < 0 || j.Ran > latest || j.Ran > 0 && j.At == nil || j.Duration > 0 && j.Ran >= j.Duration:
+		return fmt.Errorf("has run for %v, legal is 0s, and less than its duration for a pod that is there from the start", j.Ran)
 	case j.Request.Host.MilliCPU < 0 || j.Request.Host.Memory < 0:
 		return fmt.Errorf("asks its host for %v, legal is 0 or more", j.Request.Host)
 	case j.Request.UID == "":

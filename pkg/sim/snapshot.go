@@ -21,7 +21,7 @@ func (h *History) SnapshotAt(at time.Duration) (*snapshot.Snapshot, error) {
 	if err != nil {
 		return nil, fmt.Errorf("take snapshot at %v: %w", at, err)
 	}
-	s := &snapshot.Snapshot{Source: snapshot.FromSimulator, At: time.Unix(0, 0).UTC().Add(at).Truncate(time.Second)}
+	s := &snapshot.Snapshot{Source: snapshot.FromSimulator, At: instant(at)}
 	jobs := make(map[vgpu.UID]int, len(h.setup.Jobs))
 	for i := range h.setup.Jobs {
 		jobs[h.setup.Jobs[i].Request.UID] = i
@@ -31,10 +31,14 @@ func (h *History) SnapshotAt(at time.Duration) (*snapshot.Snapshot, error) {
 		// Kept room that is not free yet is no debt.
 		node.FreeMilliCPU, node.FreeMemoryBytes = max(0, node.FreeMilliCPU), max(0, node.FreeMemoryBytes)
 		for i := range node.Pods {
-			h.describe(&node.Pods[i], jobs)
+			p.describe(&node.Pods[i], jobs)
 		}
 		for i := range node.Holds {
-			h.describe(&node.Holds[i].Pod, jobs)
+			hold := &node.Holds[i]
+			p.describe(&hold.Pod, jobs)
+			if !hold.Until.IsZero() {
+				hold.Until = instant(sinceStart(hold.Until))
+			}
 		}
 		s.Nodes = append(s.Nodes, node)
 	}
@@ -45,13 +49,29 @@ func (h *History) SnapshotAt(at time.Duration) (*snapshot.Snapshot, error) {
 	return s, nil
 }
 
-// describe adds what a job says beside its assignment.
-func (h *History) describe(out *snapshot.Pod, jobs map[vgpu.UID]int) {
+// instant returns a time of a run as a snapshot has it, in whole seconds, rounded down.
+func instant(at time.Duration) time.Time { return time.Unix(0, 0).UTC().Add(at).Truncate(time.Second) }
+
+// describe adds what a job says beside its assignment. Of a pod that is evicted later the end that it declared is not known.
+func (p *replay) describe(out *snapshot.Pod, jobs map[vgpu.UID]int) {
 	job, ok := jobs[out.UID]
-	if !ok { // there from the start
+	if !ok { // there from the start, and no job
 		return
 	}
-	out.Priority, out.Gang = h.setup.Jobs[job].Request.Priority, h.gangName(job)
+	h := p.history
+	j, o := &h.setup.Jobs[job], &h.Outcomes[job]
+	out.Priority, out.Gang = j.Request.Priority, h.gangName(job)
+	since, there := p.since[job]
+	if !there {
+		return
+	}
+	if j.At != nil && since == 0 {
+		since -= j.Ran
+	}
+	out.Since = instant(since)
+	if j.DeclaresEnd && o.State.Placed() && o.Started == p.since[job] {
+		out.EndsBy = instant(o.Ended + time.Second - 1)
+	}
 }
 
 // gangName returns the gang of a job, nil for none.
@@ -78,8 +98,8 @@ func (p *replay) addWaiting(s *snapshot.Snapshot, at time.Duration) {
 				continue
 			}
 			waits := snapshot.Pending{
-				Name: snapshot.NameOf(r.Pod, r.UID), Gang: h.gangName(job), Request: snapshot.RequestOf(&r, int64(at/time.Second)),
-				Since: time.Unix(0, 0).UTC().Add(h.Outcomes[job].Arrived).Truncate(time.Second),
+				Name: snapshot.NameOf(r.Pod, r.UID), Gang: h.gangName(job), Request: snapshot.RequestOf(&r, unix(at)),
+				Since: instant(h.Outcomes[job].Arrived),
 			}
 			if waits.Gang == nil && p.kept[job] == nil {
 				waits.Refused = refusedOn(p.cluster.Nodes(), &r)
