@@ -21,6 +21,7 @@ var core = map[string][]string{
 	"reservation":   {"vgpu", "gang"},
 	"snapshot":      {"vgpu"},
 	"why":           {"vgpu", "placement", "gang", "preemption", "snapshot"},
+	"outlook":       {"vgpu", "fragmentation", "placement", "gang", "snapshot", "sim"},
 	"sim": {
 		"vgpu", "fragmentation", "interference", "placement", "gang", "reservation", "preemption", "elastic", "traffic", "snapshot",
 	},
@@ -31,7 +32,7 @@ var coreStd = []string{"cmp", "errors", "fmt", "iter", "maps", "math", "slices",
 
 // timeValues lists the core packages that may use values of package time, and clock what they may not use of it.
 var (
-	timeValues = []string{"elastic", "notebook", "reservation", "snapshot", "traffic", "sim"}
+	timeValues = []string{"elastic", "notebook", "outlook", "reservation", "snapshot", "traffic", "sim"}
 	clock      = []string{"Now", "Since", "Until", "After", "AfterFunc", "Sleep", "Tick", "NewTicker", "NewTimer"}
 )
 
@@ -152,8 +153,9 @@ func pluginImports(p *source) []string {
 	return all
 }
 
-// simulates lists the simulator and the programs that use it. Beside these only the laboratory and tests import them.
-var simulates = []string{"pkg/sim", "internal/simulator", "cmd/simulator"}
+// simulates lists the simulator and what is made of it: package outlook and kubectl tandem, which plays snapshots with it. Beside these
+// only the laboratory and tests import them.
+var simulates = []string{"pkg/sim", "pkg/outlook", "internal/simulator", "cmd/simulator", "internal/kubectl", "cmd/kubectl-tandem"}
 
 // laboratory is the directory that repeats published experiments.
 const laboratory = "evaluation"

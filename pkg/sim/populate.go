@@ -40,8 +40,9 @@ func (e *engine) populate() error {
 
 // settleAtStart starts a job, or a gang, at the places that it has from the start.
 func (e *engine) settleAtStart(job int) error {
-	var places []vgpu.Assignment
-	for _, member := range e.unit(job) {
+	members := e.unit(job)
+	places := make([]vgpu.Assignment, 0, len(members))
+	for _, member := range members {
 		e.kept[member] = e.setup.Jobs[member].Ran
 		places = append(places, *e.setup.Jobs[member].At)
 	}
