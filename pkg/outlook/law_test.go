@@ -21,7 +21,7 @@ import (
 func drawRun(t *rapid.T) sim.Setup {
 	s := sim.Setup{Queue: sim.Skip, Seed: int64(rapid.IntRange(0, 3).Draw(t, "seed")), Mix: testkit.RandomMix(t)}
 	for i := range rapid.IntRange(1, 3).Draw(t, "nodes") {
-		s.Nodes = append(s.Nodes, testkit.RandomNode(t, fmt.Sprintf("n%d", i), 3))
+		s.Nodes = append(s.Nodes, renamed(t, testkit.RandomNode(t, fmt.Sprintf("n%d", i), 3)))
 	}
 	alike := rapid.Bool().Draw(t, "alike")
 	for i := range rapid.IntRange(1, 14).Draw(t, "jobs") {
@@ -29,6 +29,7 @@ func drawRun(t *rapid.T) sim.Setup {
 		if alike { // many of these fit
 			r = vgpu.Request{UID: r.UID, Pod: r.Pod, Containers: []vgpu.ContainerRequest{{Name: "c", Slots: vgpu.Slots(rapid.IntRange(1, 5).Draw(t, "half"))}}}
 		}
+		r.UID = vgpu.UID(fmt.Sprintf("u%02d", i))
 		r.Workload, r.Preferences, r.Priority = 0, nil, int32(rapid.IntRange(0, 2).Draw(t, "priority"))
 		s.Jobs = append(s.Jobs, sim.Job{
 			Request: r, Arrive: time.Duration(rapid.SampledFrom([]int{0, 0, 1, 2}).Draw(t, "arrive")) * time.Second,
@@ -39,6 +40,19 @@ func drawRun(t *rapid.T) sim.Setup {
 	drawGangs(t, &s)
 	s.Policy, _ = placement.ByName(rapid.SampledFrom(placement.Policies()).Draw(t, "policy"))
 	return s
+}
+
+// renamed returns a node whose devices have IDs that are no other name: testkit names them as users do.
+func renamed(t *rapid.T, n *vgpu.Node) *vgpu.Node {
+	node := snapshot.NodeOf(n)
+	for i := range node.Devices {
+		node.Devices[i].ID = vgpu.DeviceID(fmt.Sprintf("GPU-%s-%d", n.Name(), i))
+	}
+	c, err := (&snapshot.Snapshot{Nodes: []snapshot.Node{node}}).Cluster()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c.Nodes()[0]
 }
 
 // drawGangs makes gangs of some jobs that follow each other.
