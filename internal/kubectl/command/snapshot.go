@@ -7,20 +7,26 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/tandem-gpu/tandem/internal/cluster/snapshotjson"
 	"github.com/tandem-gpu/tandem/pkg/snapshot"
 )
 
 func (o *options) snapshotCommand() *cobra.Command {
 	var as form
 	var to string
+	var anonymous bool
 	c := &cobra.Command{
 		Use:   "snapshot [-f FILE]",
 		Short: "Writes the snapshot of the scheduler",
 		Long: `Writes the snapshot of the scheduler: what it goes by at this moment, as you may see it.
 
-The other commands read it with --snapshot FILE. Without -o the bytes are those of the scheduler; docs/guides/snapshot.md has the form.`,
+The other commands read it with --snapshot FILE. Without -o the bytes are those of the scheduler; docs/guides/snapshot.md has the form.
+
+With --anonymous all names, UIDs and sentences are replaced or left out, for a bug report; amounts, times and GPU models stay.
+The other commands give the same answers about it, with other names.`,
 		Example: `  kubectl tandem snapshot -f now.json
   kubectl tandem map --snapshot now.json
+  kubectl tandem snapshot --anonymous -f report.json
   kubectl tandem snapshot -o yaml | less`,
 		Args: none,
 		RunE: func(c *cobra.Command, _ []string) error {
@@ -33,6 +39,10 @@ The other commands read it with --snapshot FILE. Without -o the bytes are those 
 			line := o.line()
 			s, raw, err := o.read(c.Context(), line)
 			line.Close()
+			if err == nil && anonymous {
+				s = s.Anonymous()
+				raw, err = snapshotjson.Write(s)
+			}
 			if err != nil {
 				return err
 			}
@@ -40,6 +50,7 @@ The other commands read it with --snapshot FILE. Without -o the bytes are those 
 		},
 	}
 	as.addTo(c)
+	c.Flags().BoolVar(&anonymous, "anonymous", false, "replace the names of nodes, namespaces, pods and all else, for a bug report")
 	c.Flags().StringVarP(&to, "filename", "f", "", "`file` to write, readable by you alone; without it standard output")
 	return c
 }

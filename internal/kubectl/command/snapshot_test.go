@@ -41,6 +41,21 @@ func TestSnapshot(t *testing.T) {
 	}
 }
 
+// An anonymous snapshot is one that the commands read, with other names.
+func TestAnonymousSnapshot(t *testing.T) {
+	named := strings.Replace(empty, `"nodes":[]`, `"nodes":[{"name":"dgx-7","freeMilliCPU":1,"freeMemoryBytes":2,"devices":[],"pods":[],"holds":[]}]`, 1)
+	for _, form := range [][]string{nil, {"-o", "yaml"}} {
+		code, out, errs := run(named, append([]string{"snapshot", "--snapshot", "-", "--anonymous"}, form...)...)
+		if code != 0 || errs != "" || strings.Contains(out, "dgx-7") || !strings.Contains(out, "node-1") {
+			t.Errorf("%v: exit code %d, %q, %q", form, code, out, errs)
+		}
+	}
+	_, out, _ := run(named, "snapshot", "--snapshot", "-", "--anonymous")
+	if code, out, errs := run(out, "map", "--snapshot", "-"); code != 0 || errs != "" {
+		t.Errorf("the map of it ends with %d: %q %q", code, out, errs)
+	}
+}
+
 // Exit codes tell bad usage from what could not be done, and the line on stderr says which flag or file it is.
 func TestExitCodes(t *testing.T) {
 	for _, test := range []struct {
