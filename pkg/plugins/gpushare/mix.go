@@ -1,14 +1,10 @@
 package gpushare
 
 import (
-	"slices"
-	"strings"
 	"sync"
 	"time"
 
-	"github.com/tandem-gpu/tandem/pkg/api/config"
 	"github.com/tandem-gpu/tandem/pkg/fragmentation"
-	"github.com/tandem-gpu/tandem/pkg/vgpu"
 )
 
 // arrivals are the usual requests as the plugin learns them from the pods that arrive: a Learner with a clock and a lock.
@@ -35,17 +31,4 @@ func (a *arrivals) usual() *fragmentation.Mix {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return a.learner.Usual(a.now().Unix())
-}
-
-// givenMix returns the mix that the arguments give.
-func givenMix(requests []config.TypicalRequest) (*fragmentation.Mix, error) {
-	kinds := make([]fragmentation.Kind, len(requests))
-	for i := range requests {
-		r := &requests[i]
-		kinds[i] = fragmentation.Kind{
-			MilliCPU: r.CPU.MilliValue(), Memory: vgpu.Bytes(r.Memory.Value()), Slots: vgpu.Slots(r.VGPU),
-			Models: strings.Join(slices.Sorted(slices.Values(r.Models)), "|"), Weight: r.Weight,
-		}
-	}
-	return fragmentation.NewMix(kinds)
 }

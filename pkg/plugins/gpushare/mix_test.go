@@ -13,6 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/tandem-gpu/tandem/internal/cluster/workloads"
 	"github.com/tandem-gpu/tandem/pkg/api/config"
 	"github.com/tandem-gpu/tandem/pkg/api/v1alpha1"
 	"github.com/tandem-gpu/tandem/pkg/fragmentation"
@@ -61,7 +62,7 @@ func TestArrivalsCountByTheirAge(t *testing.T) {
 }
 
 func TestGivenMix(t *testing.T) {
-	mix, err := givenMix([]config.TypicalRequest{
+	mix, err := workloads.GivenMix([]config.TypicalRequest{
 		{CPU: resource.MustParse("1500m"), Memory: resource.MustParse("2Gi"), VGPU: 3, Models: []string{"T4", "A100"}, Weight: 2},
 		{CPU: resource.MustParse("8"), Weight: 5},
 	})

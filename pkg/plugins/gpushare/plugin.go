@@ -17,6 +17,7 @@ import (
 
 	"github.com/tandem-gpu/tandem/internal/cluster/learning"
 	"github.com/tandem-gpu/tandem/internal/cluster/throttle"
+	"github.com/tandem-gpu/tandem/internal/cluster/workloads"
 	"github.com/tandem-gpu/tandem/pkg/api/config"
 	"github.com/tandem-gpu/tandem/pkg/fragmentation"
 	"github.com/tandem-gpu/tandem/pkg/placement"
@@ -250,7 +251,7 @@ func (p *Plugin) expect(args *config.GPUShareArgs) error {
 		p.usual = p.arrivals.usual
 		return nil
 	}
-	mix, err := givenMix(args.TypicalRequests)
+	mix, err := workloads.GivenMix(args.TypicalRequests)
 	p.usual = func() *fragmentation.Mix { return mix }
 	return err
 }
