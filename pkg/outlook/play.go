@@ -132,8 +132,8 @@ func (w *world) outlook(h *sim.History, length time.Duration, usual *fragmentati
 	}
 	w.restore(after, length)
 	o := &Outlook{Pods: []Wait{}, Preempted: []Preempted{}, After: after, Gaps: w.gaps}
-	firsts, last := map[vgpu.UID]sim.Holding{}, map[vgpu.UID]string{}
-	for _, held := range h.Holdings() {
+	holdings, firsts, last := h.Holdings(), map[vgpu.UID]sim.Holding{}, map[vgpu.UID]string{}
+	for _, held := range holdings {
 		uid := held.Assignment.UID
 		if _, known := firsts[uid]; !known && held.From <= length {
 			firsts[uid] = held
@@ -145,8 +145,9 @@ func (w *world) outlook(h *sim.History, length time.Duration, usual *fragmentati
 		}
 	}
 	o.Pods = w.fates(firsts, length)
-	o.Preempted = w.preempted(h, last, length)
+	o.Preempted = preempted(h, holdings, last, length)
 	o.Figures, err = w.figures(after, usual)
+	w.gaps[Slowdowns] = o.Figures.UnknownSlowdowns
 	for gap, count := range w.gaps {
 		if count == 0 {
 			delete(w.gaps, gap)
@@ -189,6 +190,7 @@ func (w *world) restore(after *snapshot.Snapshot, length time.Duration) {
 
 // fates returns what becomes of the pods that wait.
 func (w *world) fates(firsts map[vgpu.UID]sim.Holding, length time.Duration) []Wait {
+	slices.SortFunc(w.waits, func(a, b pod) int { return a.compare(&b) })
 	all := make([]Wait, 0, len(w.waits))
 	for i := range w.waits {
 		p := &w.waits[i]
@@ -199,18 +201,11 @@ func (w *world) fates(firsts map[vgpu.UID]sim.Holding, length time.Duration) []W
 		out.WaitedSeconds = int64((w.s.At.Sub(p.since) + until) / time.Second)
 		all = append(all, out)
 	}
-	priority := map[vgpu.UID]int32{}
-	for i := range w.waits {
-		priority[w.waits[i].UID] = w.waits[i].request.Priority
-	}
-	slices.SortFunc(all, func(a, b Wait) int {
-		return cmp.Or(cmp.Compare(priority[b.UID], priority[a.UID]), cmp.Compare(b.WaitedSeconds-b.AfterSeconds, a.WaitedSeconds-a.AfterSeconds), cmp.Compare(a.UID, b.UID))
-	})
 	return all
 }
 
 // preempted returns the pods that leave for others.
-func (w *world) preempted(h *sim.History, last map[vgpu.UID]string, length time.Duration) []Preempted {
+func preempted(h *sim.History, holdings []sim.Holding, last map[vgpu.UID]string, length time.Duration) []Preempted {
 	all := []Preempted{}
 	for i := range h.Preemptions {
 		p := &h.Preemptions[i]
@@ -226,7 +221,7 @@ func (w *world) preempted(h *sim.History, last map[vgpu.UID]string, length time.
 		for _, victim := range slices.Concat(p.Evicted...) {
 			o := &h.Outcomes[victim]
 			all = append(all, Preempted{
-				Name: snapshot.NameOf(o.Pod, o.UID), Node: nodeOf(h, victim, p.At), AfterSeconds: int64(p.At / time.Second), For: by, Back: last[o.UID],
+				Name: snapshot.NameOf(o.Pod, o.UID), Node: nodeOf(holdings, victim, p.At), AfterSeconds: int64(p.At / time.Second), For: by, Back: last[o.UID],
 			})
 		}
 	}
@@ -234,9 +229,9 @@ func (w *world) preempted(h *sim.History, last map[vgpu.UID]string, length time.
 }
 
 // nodeOf returns the node that a job had before a time.
-func nodeOf(h *sim.History, job int, at time.Duration) string {
+func nodeOf(holdings []sim.Holding, job int, at time.Duration) string {
 	node := ""
-	for _, held := range h.Holdings() {
+	for _, held := range holdings {
 		if held.Job == job && held.From <= at {
 			node = held.Assignment.Node
 		}

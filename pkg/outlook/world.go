@@ -27,6 +27,11 @@ type pod struct {
 	left time.Duration
 }
 
+// compare orders pods as they are tried: by priority, then by age.
+func (p *pod) compare(o *pod) int {
+	return cmp.Or(cmp.Compare(o.request.Priority, p.request.Priority), p.since.Compare(o.since), cmp.Compare(p.UID, o.UID))
+}
+
 // world is a snapshot on the way to a setup.
 type world struct {
 	s     *snapshot.Snapshot
@@ -177,8 +182,9 @@ func (w *world) jobs(preferred []string) []sim.Job {
 		}
 	}
 	slices.SortStableFunc(waits, func(a, b unit) int {
-		p, q := &a.pods[0], &b.pods[0]
-		return cmp.Or(cmp.Compare(q.request.Priority, p.request.Priority), a.since().Compare(b.since()), cmp.Compare(p.UID, q.UID))
+		p, q := a.pods[0], b.pods[0]
+		p.since, q.since = a.since(), b.since()
+		return p.compare(&q)
 	})
 	var all []sim.Job
 	for _, u := range append(there, waits...) {

@@ -117,7 +117,9 @@ func (s *Setup) validate() error {
 		return fmt.Errorf("unknown %v, known are %s", s.Queue, strings.Join(queues, ", "))
 	}
 	seen := make(map[vgpu.UID]int, len(s.Jobs))
+	names := make(map[string]bool, len(s.Nodes))
 	for _, n := range s.Nodes {
+		names[n.Name()] = true
 		for _, a := range n.Assignments() {
 			seen[a.UID] = -1
 		}
@@ -133,7 +135,7 @@ func (s *Setup) validate() error {
 			return fmt.Errorf("job %d (pod %s): UID %q is that of job %d too", i, s.Jobs[i].Request.Pod, uid, other)
 		}
 		seen[uid] = i
-		if at := s.Jobs[i].At; at != nil && (at.UID != uid || !slices.ContainsFunc(s.Nodes, func(n *vgpu.Node) bool { return n.Name() == at.Node })) {
+		if at := s.Jobs[i].At; at != nil && (at.UID != uid || !names[at.Node]) {
 			return fmt.Errorf("job %d (pod %s): its place is of UID %q on node %q, which is another pod or no node", i, s.Jobs[i].Request.Pod, at.UID, at.Node)
 		}
 	}
