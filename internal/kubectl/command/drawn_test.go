@@ -2,6 +2,8 @@ package command_test
 
 import (
 	"fmt"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -31,10 +33,13 @@ var at = time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
 //	on POD device=ID sm=N used=3Gi slowdown=N rate=N
 //	preemption pod=POD victim=POD phase=P until=MINUTES
 //
+// The input of "file NAME" is a file in the folder that the input of "tandem" calls FOLDER.
+//
 // The input of "tandem" is a command line. "carry-out" carries each change out that the last command found: see carryOut.
 func TestDrawn(t *testing.T) {
 	datadriven.Walk(t, "testdata", func(t *testing.T, path string) {
 		var raw, asked string
+		folder := t.TempDir()
 		datadriven.RunTest(t, path, func(t *testing.T, d *datadriven.TestData) string {
 			switch d.Cmd {
 			case "cluster":
@@ -53,9 +58,16 @@ func TestDrawn(t *testing.T) {
 				return ""
 			case "carry-out":
 				return carryOut(t, raw, asked)
+			case "file":
+				if err := os.WriteFile(filepath.Join(folder, d.CmdArgs[0].Key), []byte(d.Input), 0o600); err != nil {
+					d.Fatalf(t, "%v", err)
+				}
+				return ""
 			case "tandem":
 				asked = d.Input
-				code, out, errs := run(raw, append(strings.Fields(d.Input), "--snapshot", "-", "--kubeconfig", "/dev/null")...)
+				input := strings.ReplaceAll(d.Input, "FOLDER", folder)
+				code, out, errs := run(raw, append(strings.Fields(input), "--snapshot", "-", "--kubeconfig", "/dev/null")...)
+				out, errs = strings.ReplaceAll(out, folder, "FOLDER"), strings.ReplaceAll(errs, folder, "FOLDER")
 				if code != 0 {
 					return fmt.Sprintf("%s%sexit code %d\n", out, errs, code)
 				}

@@ -187,15 +187,7 @@ func (p *page) draw(b *strings.Builder, paint picture.Paint, all bool, f *filter
 	at := time.Unix(int64(p.AtSeconds), 0).UTC()
 	fmt.Fprintf(b, "state since %s\n", at.Format(time.RFC3339))
 	for i := range p.Nodes {
-		n := p.Nodes[i]
-		n.Devices = slices.Clone(n.Devices)
-		for k := range n.Devices {
-			d := &n.Devices[k]
-			d.Slices = slices.Clone(d.Slices)
-			for j := range d.Slices {
-				d.Slices[j].Pod = wording.Name(d.Slices[j].Pod)
-			}
-		}
+		n := readable(p.Nodes[i])
 		paint.Node(b, &n)
 		if all {
 			list(b, &n)
@@ -218,6 +210,19 @@ func (p *page) draw(b *strings.Builder, paint picture.Paint, all bool, f *filter
 	if p.PodsLeft > 0 {
 		fmt.Fprintf(b, "  and %d more\n", p.PodsLeft)
 	}
+}
+
+// readable returns a node with the names of pods as people are told of them.
+func readable(n vgpu.MapNode) vgpu.MapNode {
+	n.Devices = slices.Clone(n.Devices)
+	for k := range n.Devices {
+		d := &n.Devices[k]
+		d.Slices = slices.Clone(d.Slices)
+		for j := range d.Slices {
+			d.Slices[j].Pod = wording.Name(d.Slices[j].Pod)
+		}
+	}
+	return n
 }
 
 // age returns how long ago a second was.

@@ -73,6 +73,7 @@ with --snapshot. What you may not see is "another team". The commands doctor and
   kubectl tandem why train-0 -n team-a    why a pod waits, and what would help
   kubectl tandem top                      who uses how much of what they hold, live
   kubectl tandem gang                     gangs, and what they wait for
+  kubectl tandem simulate --add job.yaml  what would change
   kubectl tandem snapshot -f now.json     keep the state of this moment
   kubectl tandem events -n team-a         what Tandem decided, and why
   kubectl tandem ui                       the GPU map in a browser
@@ -88,7 +89,7 @@ with --snapshot. What you may not see is "another team". The commands doctor and
 	c.SetErr(s.Errs)
 	c.SetFlagErrorFunc(func(c *cobra.Command, err error) error { return usage("%w; see %s --help", err, c.CommandPath()) })
 	o.addFlags(c.PersistentFlags())
-	c.AddCommand(o.doctorCommand(), o.eventsCommand(), o.gangCommand(), o.mapCommand(), o.snapshotCommand(), o.topCommand(), o.uiCommand(), o.whyCommand())
+	c.AddCommand(o.doctorCommand(), o.eventsCommand(), o.gangCommand(), o.mapCommand(), o.simulateCommand(), o.snapshotCommand(), o.topCommand(), o.uiCommand(), o.whyCommand())
 	c.RunE = func(c *cobra.Command, args []string) error {
 		if len(args) > 0 {
 			return usage("unknown command %q, known are %s", args[0], strings.Join(commands(c), ", "))

@@ -1,4 +1,4 @@
-// Package wording writes for people what package why found out.
+// Package wording writes for people what packages why and outlook found out.
 package wording
 
 import (
