@@ -160,14 +160,14 @@ func setPreemption(r *outlook.Rules, args *config.GPUPreemptArgs, path *field.Pa
 	if most := args.MaximumGracePeriod.Duration; most > 0 {
 		r.Preemption.Grace = min(grace, most)
 	}
-	r.Preemption.KeepBudgets, r.Preemption.MaxSteps = args.PodDisruptionBudgets == config.BudgetsRequired, int(args.MaxSteps)
+	r.Preemption.MaxSteps = int(args.MaxSteps)
 	return nil
 }
 
 // effective are the arguments that a simulation goes by, by plugin. Others concern workloads, binds, guards or the speed of evictions.
 var effective = map[string][]string{
 	gpuShare: {"Policy", "Seed", "TypicalRequests"}, gpuGang: {"DrainAfter", "Drain", "DrainTimeout", "MaxDomains", "PreferredTopology"},
-	gpuPreempt: {"Mode", "MaximumGracePeriod", "PodDisruptionBudgets", "MaxSteps"},
+	gpuPreempt: {"Mode", "MaximumGracePeriod", "MaxSteps"},
 }
 
 // withoutEffect names the arguments that differ from their defaults and that a simulation does not go by.

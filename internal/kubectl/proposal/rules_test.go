@@ -48,11 +48,11 @@ func TestRules(t *testing.T) {
 		t.Errorf("policy %q, seed %d, mix %v", r.Policy.Name, r.Seed, r.Mix.Kinds())
 	}
 	gangs := sim.GangConfig{MaxDomains: 5, Drains: gang.AllDrains, DrainAfter: 2 * time.Minute, DrainTimeout: 3 * time.Hour}
-	preemption := sim.PreemptionConfig{Policy: sim.PreemptNobody, Grace: 10 * time.Second, KeepBudgets: true, MaxSteps: 9}
+	preemption := sim.PreemptionConfig{Policy: sim.PreemptNobody, Grace: 10 * time.Second, MaxSteps: 9}
 	if diff := cmp.Diff(gangs, r.Gangs) + cmp.Diff(preemption, r.Preemption) + cmp.Diff([]string{gang.NVLink}, r.Preferred); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
-	if diff := cmp.Diff([]string{"GPUShare.bindTimeout", "GPUShare.sharing", "GPUPreempt.minimumRuntime"}, notes); diff != "" {
+	if diff := cmp.Diff([]string{"GPUShare.bindTimeout", "GPUShare.sharing", "GPUPreempt.minimumRuntime", "GPUPreempt.podDisruptionBudgets"}, notes); diff != "" {
 		t.Errorf("notes (-want +got):\n%s", diff)
 	}
 }
