@@ -69,11 +69,8 @@ func (f *Figures) add(n *vgpu.Node, usual *fragmentation.Mix) {
 		if used.Slots > 0 || used.Memory > 0 {
 			f.GPUsInUse++
 		}
-		if !d.Healthy {
-			continue
-		}
 		free := n.FreeFor(i, &whole)
-		f.FreeSlots, f.FreeMemoryBytes = f.FreeSlots+max(0, free.Slots), f.FreeMemoryBytes+max(0, free.Memory)
+		f.FreeSlots, f.FreeMemoryBytes = f.FreeSlots+free.Slots, f.FreeMemoryBytes+free.Memory
 		if free.Slots == d.Slots && free.Memory == d.Memory {
 			idle++
 		}

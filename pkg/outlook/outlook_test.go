@@ -10,6 +10,7 @@ import (
 
 	"github.com/tandem-gpu/tandem/internal/testkit"
 	"github.com/tandem-gpu/tandem/pkg/outlook"
+	"github.com/tandem-gpu/tandem/pkg/placement"
 	"github.com/tandem-gpu/tandem/pkg/sim"
 	"github.com/tandem-gpu/tandem/pkg/snapshot"
 	"github.com/tandem-gpu/tandem/pkg/vgpu"
@@ -79,6 +80,9 @@ func TestOrder(t *testing.T) {
 	}
 	if o.Pods[1].WaitedSeconds != 9*60+360 || o.Pods[2].WaitedSeconds != 60+3600 {
 		t.Errorf("waited %d and %d, want 900 and 3660 s", o.Pods[1].WaitedSeconds, o.Pods[2].WaitedSeconds)
+	}
+	if left := o.After.Pending; len(left) != 1 || !left[0].Since.Equal(noon.Add(-time.Minute)) || !o.After.At.Equal(noon.Add(time.Hour)) {
+		t.Errorf("at the end, %v, there wait %+v", o.After.At, left)
 	}
 	if diff := cmp.Diff(map[outlook.Gap]int{outlook.HostUse: 1}, o.Gaps); diff != "" {
 		t.Errorf("gaps (-want +got):\n%s", diff)
@@ -160,6 +164,76 @@ func TestPreempted(t *testing.T) {
 	}
 }
 
+// A victim on two GPUs asks for two again. A preemption after the time is not told.
+func TestPreemptedOnTwoGPUs(t *testing.T) {
+	s := drawn(t, "n1: g0 A100 [a/low:10] | g1 A100\nn2: g0 A100 [b/low:10] | g1 A100 [a/vip:10]", func(s *snapshot.Snapshot) {
+		low := &s.Nodes[0].Pods[0]
+		low.Containers[0].Devices = []vgpu.DeviceID{s.Nodes[0].Devices[0].ID, s.Nodes[0].Devices[1].ID}
+		vip := &s.Nodes[1].Pods[0]
+		vip.Priority, vip.EndsBy = 9, noon.Add(time.Minute)
+		s.Pending = []snapshot.Pending{waiting("a/urgent", 20, 1, ""), waiting("a/next", 20, 1, "")}
+		s.Pending[0].Request.Priority, s.Pending[1].Request.Priority = 5, 5
+		s.Pending[0].Request.EndsAfterSeconds = 600
+	})
+	rules := outlook.Rules{Preemption: sim.PreemptionConfig{Policy: sim.PreemptTandem}}
+	got, o := played(t, s, rules)
+	if want := "a/next n1 0, a/urgent n2 60"; got != want || len(o.Preempted) != 2 || o.Preempted[0].Back != "n2" || o.Figures.GPUsInUse != 4 {
+		t.Errorf("%s, want %s; preempted %+v", got, want, o.Preempted)
+	}
+	short, err := outlook.Play(s, rules, 30*time.Second)
+	if err != nil || len(short.Preempted) != 1 || short.Pods[1].Node != "" {
+		t.Errorf("within 30 s: %+v, %v", short, err)
+	}
+}
+
+// A pod that ends before the kept room is needed uses it meanwhile; one that ends later does not.
+func TestKeptRoom(t *testing.T) {
+	s := drawn(t, "n1: g0 A100 [a/train:5]", func(s *snapshot.Snapshot) {
+		train := &s.Nodes[0].Pods[0]
+		train.EndsBy = noon.Add(20 * time.Minute)
+		whole := snapshot.Container{Name: "main", Kind: "app", Devices: train.Containers[0].Devices, Slots: 10, MemoryBytes: s.Nodes[0].Devices[0].MemoryBytes, ComputeLimit: 1000, MemoryLimitBytes: s.Nodes[0].Devices[0].MemoryBytes}
+		s.Nodes[0].Holds = []snapshot.Hold{{Pod: snapshot.Pod{Name: snapshot.NameOf("a/big", "a/big"), Containers: []snapshot.Container{whole}}, Until: noon.Add(20 * time.Minute)}}
+		s.Pending = []snapshot.Pending{waiting("a/long", 5, 9, ""), waiting("a/short", 5, 8, ""), waiting("a/big", 10, 7, "")}
+		s.Pending[0].Request.EndsAfterSeconds, s.Pending[1].Request.EndsAfterSeconds = 3600, 600
+	})
+	if got, _ := played(t, s, outlook.Rules{}); got != "a/long 0, a/short n1 0, a/big n1 1200" {
+		t.Errorf("%s", got)
+	}
+}
+
+// The members of a gang end together, with the last of them, and rank by the numbers in their names.
+func TestMembers(t *testing.T) {
+	s := drawn(t, "n1: g0 A100 [a/m-0:10]\nn2: g0 A100 [a/m-1:10]", func(s *snapshot.Snapshot) {
+		for i := range s.Nodes {
+			p := &s.Nodes[i].Pods[0]
+			p.Gang, p.EndsBy = &snapshot.GangName{Source: "label", Namespace: "a", Name: "m"}, noon.Add(time.Duration(i+1)*10*time.Minute)
+		}
+		s.Nodes[1].Problem = "cordoned"
+		s.Gangs = []snapshot.Gang{gangOf("m", 2), gangOf("w", 1)}
+		s.Pending = []snapshot.Pending{waiting("a/w-10", 10, 1, "w"), waiting("a/w-2", 10, 1, "w")}
+	})
+	if got, _ := played(t, s, outlook.Rules{}); got != "a/w-10 0, a/w-2 n1 1200" {
+		t.Errorf("%s, want the member of the lower rank, when both members of the other gang have ended", got)
+	}
+}
+
+// The seed makes a difference to a policy that draws.
+func TestSeed(t *testing.T) {
+	s := drawn(t, "n1: g0 A100\nn2: g0 A100", func(s *snapshot.Snapshot) { s.Pending = []snapshot.Pending{waiting("a/p", 1, 1, "")} })
+	random, err := placement.ByName("random")
+	if err != nil {
+		t.Fatal(err)
+	}
+	seen := map[string]bool{}
+	for seed := range int64(20) {
+		got, _ := played(t, s, outlook.Rules{Policy: random, Seed: seed})
+		seen[got] = true
+	}
+	if len(seen) != 2 {
+		t.Errorf("20 seeds give %v, want both nodes", seen)
+	}
+}
+
 // Pods that cannot be played are counted.
 func TestGaps(t *testing.T) {
 	s := drawn(t, "n1: g0 A100", func(s *snapshot.Snapshot) {
@@ -231,6 +305,27 @@ func TestCompare(t *testing.T) {
 	_, err := outlook.Compare(s, outlook.Rules{}, &outlook.Change{Pods: []snapshot.Pending{s.Pending[0]}}, time.Minute)
 	if err == nil || !strings.Contains(err.Error(), "add pods: pending[1]") {
 		t.Errorf("a pod that is there already gives the error %v", err)
+	}
+}
+
+// Other rules place a pod elsewhere, at the same time. A pod in addition that waits changes no figure: they are measured against the usual
+// requests of the snapshot.
+func TestCompareRules(t *testing.T) {
+	s := drawn(t, "n1: g0 A100 [a/x:3]\nn2: g0 A100", func(s *snapshot.Snapshot) { s.Pending = []snapshot.Pending{waiting("a/p", 3, 1, "")} })
+	spread, err := placement.ByName("spread")
+	if err != nil {
+		t.Fatal(err)
+	}
+	a, err := outlook.Compare(s, outlook.Rules{}, &outlook.Change{Rules: &outlook.Rules{Policy: spread}}, time.Minute)
+	if err != nil || len(a.Differ) != 1 || a.Differ[0].AsIs.Node != "n1" || a.Differ[0].Changed.Node != "n2" || a.Differ[0].Sooner() || a.Differ[0].Later() {
+		t.Errorf("%+v, %v", a, err)
+	}
+	a, err = outlook.Compare(s, outlook.Rules{}, &outlook.Change{Pods: []snapshot.Pending{waiting("a/huge", 30, 1, "")}}, time.Minute)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(a.AsIs.Figures, a.Changed.Figures); diff != "" {
+		t.Errorf("figures (-as things stand +with a pod that waits):\n%s", diff)
 	}
 }
 

@@ -114,7 +114,7 @@ func (e *engine) endOf(uid vgpu.UID, _ string) int64 {
 
 // startOf returns the Unix time at which a pod got its place, before all of a run for those that are there from the start.
 func (e *engine) startOf(uid vgpu.UID, _ string) int64 {
-	if job, known := e.history.find(uid); known && !e.isFirstStay(job) {
+	if job, known := e.history.find(uid); known {
 		return unix(e.history.Outcomes[job].Started)
 	}
 	return -1

@@ -51,8 +51,3 @@ func (e *engine) settleAtStart(job int) error {
 	}
 	return nil
 }
-
-// isFirstStay reports whether a job has the place that it had from the start.
-func (e *engine) isFirstStay(job int) bool {
-	return e.setup.Jobs[job].At != nil && e.history.Outcomes[job].Evictions == 0
-}

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/tandem-gpu/tandem/internal/testkit"
+	"github.com/tandem-gpu/tandem/pkg/gang"
 	"github.com/tandem-gpu/tandem/pkg/placement"
 	"github.com/tandem-gpu/tandem/pkg/sim"
 	"github.com/tandem-gpu/tandem/pkg/vgpu"
@@ -51,9 +52,13 @@ func TestThereAndEvicted(t *testing.T) {
 	s := setup(t, 8, 8)
 	there(t, &s, 0, 4*time.Minute)
 	s.Jobs[1].Request.Priority, s.Queue, s.Preemption.Policy = 1, sim.Skip, sim.PreemptTandem
+	s.Jobs[0].DeclaresEnd = true
 	h, err := sim.Run(s)
 	if err != nil {
 		t.Fatal(err)
+	}
+	if snap, err := h.SnapshotAt(30 * time.Second); err != nil || !snap.Nodes[0].Pods[0].EndsBy.IsZero() {
+		t.Errorf("the end that the victim declared at first is not known any more, and the snapshot has %+v, %v", snap.Nodes[0].Pods[0], err)
 	}
 	if o := h.Outcomes[0]; o.Evictions != 1 || o.Lost != 800*300 || o.Ended != 21*time.Minute {
 		t.Errorf("evictions %d, lost %d, ended %v; want 1, 800 × 300 s, and 21m: it begins anew when the other has ended", o.Evictions, o.Lost, o.Ended)
@@ -92,6 +97,51 @@ func TestKeptFromTheStart(t *testing.T) {
 	}
 	if a, b := h.Outcomes[0], h.Outcomes[1]; a.Started != time.Minute || b.Started != 11*time.Minute {
 		t.Errorf("the pod of the kept room starts at %v and the other at %v, want 1m and 11m", a.Started, b.Started)
+	}
+}
+
+// The room of a preemption takes the place of room that is kept from the start, in the run and in its pictures.
+func TestKeptFromTheStartAndAgain(t *testing.T) {
+	s := setup(t, 8, 8)
+	hold := vgpu.Hold{Assignment: testkit.Assignment(t, s.Nodes[0], 0, "b", 8)}
+	there(t, &s, 0, 0)
+	if err := s.Nodes[0].Hold(hold); err != nil {
+		t.Fatal(err)
+	}
+	s.Jobs[1].Request.Priority, s.Queue = 1, sim.Skip
+	s.Preemption = sim.PreemptionConfig{Policy: sim.PreemptTandem, Grace: time.Minute}
+	h, err := sim.Run(s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	m, err := h.MapAt(90 * time.Second)
+	if err != nil || len(m.Nodes[0].Devices[0].Slices) != 2 || !m.Nodes[0].Devices[0].Slices[1].Held {
+		t.Errorf("the picture is %+v, %v", m.Nodes, err)
+	}
+	if h.Outcomes[1].Started != 2*time.Minute {
+		t.Errorf("the preemptor starts at %v, want 2m", h.Outcomes[1].Started)
+	}
+}
+
+// Times in a snapshot are those of the run: the end of a pod that waits, and the time for which room is kept.
+func TestTimesOfSnapshot(t *testing.T) {
+	s := setup(t, 10, 10)
+	there(t, &s, 0, 0)
+	s.Jobs[0].DeclaresEnd, s.Jobs[1].DeclaresEnd, s.Jobs[1].Gang, s.Queue = true, true, &sim.Gang{Name: "g"}, sim.Skip
+	s.Gangs = sim.GangConfig{Drains: gang.BoundedDrains, DrainAfter: time.Minute}
+	h, err := sim.Run(s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	snap, err := h.SnapshotAt(9 * time.Minute) // the end is within a fourth of the time that the gang has waited
+	if err != nil {
+		t.Fatal(err)
+	}
+	if ends := snap.Pending[0].Request.EndsAfterSeconds; ends != 600 {
+		t.Errorf("the pod that waits runs for %d s, want 600", ends)
+	}
+	if holds := snap.Nodes[0].Holds; len(holds) != 1 || holds[0].Until.Unix() != 600 {
+		t.Errorf("room is kept: %+v, want until 600 s", holds)
 	}
 }
 

@@ -77,6 +77,7 @@ func markedSnapshot(t *rapid.T) *snapshot.Snapshot {
 		t.Fatal(err)
 	}
 	mark(reflect.ValueOf(raw), "")
+	raw.Redacted = false
 	return raw
 }
 
