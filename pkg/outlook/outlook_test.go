@@ -186,6 +186,19 @@ func TestPreemptedOnTwoGPUs(t *testing.T) {
 	}
 }
 
+// A pod that starts, is preempted and starts again counts from its first start.
+func TestStartsTwice(t *testing.T) {
+	s := drawn(t, "n1: g0 A100 [a/vip:10] | g1 A100", func(s *snapshot.Snapshot) {
+		s.Nodes[0].Pods[0].Priority, s.Nodes[0].Pods[0].EndsBy = 9, noon.Add(time.Minute)
+		s.Pending = []snapshot.Pending{waiting("a/p", 10, 1, ""), waiting("a/urgent", 20, 1, "")}
+		s.Pending[1].Request.Priority, s.Pending[1].Request.EndsAfterSeconds = 5, 60
+	})
+	got, o := played(t, s, outlook.Rules{Preemption: sim.PreemptionConfig{Policy: sim.PreemptTandem}})
+	if want := "a/urgent n1 60, a/p n1 0"; got != want || len(o.Preempted) != 1 || o.Preempted[0].Back != "n1" {
+		t.Errorf("%s, want %s; preempted %+v", got, want, o.Preempted)
+	}
+}
+
 // A pod that ends before the kept room is needed uses it meanwhile; one that ends later does not.
 func TestKeptRoom(t *testing.T) {
 	s := drawn(t, "n1: g0 A100 [a/train:5]", func(s *snapshot.Snapshot) {
@@ -270,7 +283,7 @@ func TestFigures(t *testing.T) {
 	if diff := cmp.Diff(want, a.Now); diff != "" || a.Now.FragmentationMilliGPU == 0 {
 		t.Errorf("fragmentation %d; now (-want +got):\n%s", a.Now.FragmentationMilliGPU, diff)
 	}
-	if a.AsIs.Figures.LargestGang != 2 || a.Changed.Figures.UnknownSlowdowns == 0 && a.Changed.Figures.LargestGang != 1 {
+	if f := a.Changed.Figures; a.AsIs.Figures.LargestGang != 2 || f.LargestGang != 2 || f.UnknownSlowdowns != 3 || f.SlowdownMilli != 1000 || a.AsIs.Figures.UnknownSlowdowns != 0 {
 		t.Errorf("as things stand %+v, with the change %+v", a.AsIs.Figures, a.Changed.Figures)
 	}
 }
