@@ -22,6 +22,8 @@ const (
 	LeftOut Gap = "LeftOut"
 	// Malformed are pods that wait with a request that is not legal.
 	Malformed Gap = "Malformed"
+	// Gated are pods with scheduling gates: they are not tried.
+	Gated Gap = "Gated"
 	// Incomplete are members of gangs that wait for more members.
 	Incomplete Gap = "Incomplete"
 	// OtherPlugins are pods that another plugin refused on some nodes: for selectors, taints, affinities.

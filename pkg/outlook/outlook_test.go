@@ -251,13 +251,13 @@ func TestSeed(t *testing.T) {
 func TestGaps(t *testing.T) {
 	s := drawn(t, "n1: g0 A100", func(s *snapshot.Snapshot) {
 		s.Redacted, s.PendingLeftOut = true, 4
-		s.Pending = []snapshot.Pending{waiting("a/bad", 0, 1, ""), waiting("a/none", 1, 1, ""), waiting("a/kept", 1, 1, "")}
-		s.Pending[1].Request = nil
+		s.Pending = []snapshot.Pending{waiting("a/bad", 0, 1, ""), waiting("a/none", 1, 1, ""), waiting("a/kept", 1, 1, ""), waiting("a/gated", 1, 1, "")}
+		s.Pending[1].Request, s.Pending[3].Gates = nil, []string{"example.com/gate"}
 		s.Pending[2].Refused = &snapshot.Refused{Nodes: []snapshot.RefusedNodes{{Reason: "NodeAffinity", Nodes: 1}, {Reason: string(vgpu.NoShareFits), Nodes: 1}}}
 	})
 	got, o := played(t, s, outlook.Rules{})
-	want := map[outlook.Gap]int{outlook.Names: 1, outlook.LeftOut: 4, outlook.Malformed: 2, outlook.OtherPlugins: 1}
-	if diff := cmp.Diff(want, o.Gaps); got != "a/kept n1 0" || diff != "" {
+	want := map[outlook.Gap]int{outlook.Names: 1, outlook.Gated: 1, outlook.LeftOut: 4, outlook.Malformed: 2, outlook.OtherPlugins: 1}
+	if diff := cmp.Diff(want, o.Gaps); got != "a/bad 0, a/gated 0, a/kept n1 0, a/none 0" || diff != "" {
 		t.Errorf("%s; gaps (-want +got):\n%s", got, diff)
 	}
 }

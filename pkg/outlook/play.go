@@ -190,10 +190,11 @@ func (w *world) restore(after *snapshot.Snapshot, length time.Duration) {
 
 // fates returns what becomes of the pods that wait.
 func (w *world) fates(firsts map[vgpu.UID]sim.Holding, length time.Duration) []Wait {
-	slices.SortFunc(w.waits, func(a, b pod) int { return a.compare(&b) })
-	all := make([]Wait, 0, len(w.waits))
-	for i := range w.waits {
-		p := &w.waits[i]
+	pods := slices.Concat(w.waits, w.stays)
+	slices.SortFunc(pods, func(a, b pod) int { return a.compare(&b) })
+	all := make([]Wait, 0, len(pods))
+	for i := range pods {
+		p := &pods[i]
 		out, until := Wait{Name: p.Name, Gang: p.gang}, length
 		if held, bound := firsts[p.UID]; bound {
 			out.Node, out.AfterSeconds, until = held.Assignment.Node, int64(held.From/time.Second), held.From

@@ -36,9 +36,9 @@ func (p *pod) compare(o *pod) int {
 type world struct {
 	s     *snapshot.Snapshot
 	nodes []*vgpu.Node
-	// there and waits are pods with a place, and pods without.
-	there, waits []pod
-	gaps         gaps
+	// there and waits are pods with a place, and pods without. stays are those without that are not tried.
+	there, waits, stays []pod
+	gaps                gaps
 }
 
 // worldOf reads a snapshot. The error names what is broken in it.
@@ -154,16 +154,24 @@ func shiftHolds(n *vgpu.Node, by int64) error {
 
 // addPending notes a pod that waits.
 func (w *world) addPending(p *snapshot.Pending) {
-	one := &snapshot.Snapshot{Pending: []snapshot.Pending{*p}} // ToPlace looks at all workloads, which the simulator does not know
-	r := one.ToPlace(p, 0)
-	if r == nil || r.Validate() != nil {
-		w.gaps[Malformed]++
-		return
-	}
-	out := pod{Name: p.Name, gang: p.Gang, request: *r, since: p.Since, left: time.Duration(p.Request.EndsAfterSeconds) * time.Second}
+	out := pod{Name: p.Name, gang: p.Gang, since: p.Since}
 	if out.since.IsZero() {
 		out.since = w.s.At
 	}
+	one := &snapshot.Snapshot{Pending: []snapshot.Pending{*p}} // ToPlace looks at all workloads, which the simulator does not know
+	r := one.ToPlace(p, 0)
+	switch {
+	case r == nil || r.Validate() != nil:
+		w.gaps[Malformed]++
+		w.stays = append(w.stays, out)
+		return
+	case len(p.Gates) > 0:
+		w.gaps[Gated]++
+		out.request.Priority = r.Priority
+		w.stays = append(w.stays, out)
+		return
+	}
+	out.request, out.left = *r, time.Duration(p.Request.EndsAfterSeconds)*time.Second
 	out.request.Ends, out.request.Workload = 0, 0
 	if p.Refused != nil && slices.ContainsFunc(p.Refused.Nodes, func(r snapshot.RefusedNodes) bool { return byPlugin(r.Reason) }) {
 		w.gaps[OtherPlugins]++

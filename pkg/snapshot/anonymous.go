@@ -10,9 +10,9 @@ import (
 	"github.com/tandem-gpu/tandem/pkg/vgpu"
 )
 
-// Anonymous returns the snapshot for people who are not to learn any name of the cluster: for a bug report. Amounts, times, GPU models
-// and words of Tandem stay. Names of nodes, devices, namespaces, pods, containers, gangs, workloads, fleets and variants, and UIDs, are
-// replaced: node-1, gpu-1, team-1 and so on. One thing has one such name in the whole snapshot, and the new names have the order of the
+// Anonymous returns the snapshot for people who are not to learn any name of the cluster: for a bug report. Amounts, times, GPU models,
+// kinds of owners and words of Tandem stay. Names of nodes, devices, namespaces, pods, owners, containers, gangs, workloads, scheduling gates, fleets and
+// variants, and UIDs, are replaced: node-1, gpu-1, team-1 and so on. One thing has one such name in the whole snapshot, and the new names have the order of the
 // old ones, so that decisions end ties in the same way; only the placement policy "random", which goes by the names themselves, may choose others.
 // The order of pods is that of their namespaces, then of the lengths of their names, so that w-10 stays behind w-2.
 //
@@ -43,6 +43,8 @@ const (
 	aWorkload  kind = "profile"
 	aFleet     kind = "fleet"
 	aVariant   kind = "variant"
+	anOwner    kind = "owner"
+	aGate      kind = "gate"
 	aText      kind = "text"
 )
 
@@ -198,6 +200,7 @@ func (a *anonymizer) node(n *Node) {
 // shares replaces what a pod on a node names beside itself.
 func (a *anonymizer) shares(p *Pod) {
 	a.workload(p.Namespace, &p.Workload)
+	p.Owners = each(p.Owners, func(owner *string) { a.owner(p.Namespace, owner) })
 	for i := range p.Containers {
 		c := &p.Containers[i]
 		a.name(aContainer, &c.Name)
@@ -212,8 +215,19 @@ func (a *anonymizer) workload(namespace string, name *string) {
 	}
 }
 
+// owner replaces the name in "Kind/name".
+func (a *anonymizer) owner(namespace string, owner *string) {
+	kind, name, _ := strings.Cut(*owner, "/")
+	a.name(anOwner, &name, namespace, kind)
+	*owner = kind + "/" + name
+}
+
 func (a *anonymizer) pending(p *Pending) {
 	a.workload(p.Namespace, &p.Workload)
+	p.Owners = each(p.Owners, func(owner *string) { a.owner(p.Namespace, owner) })
+	for i := range p.Gates {
+		a.name(aGate, &p.Gates[i])
+	}
 	if p.Request != nil {
 		for i := range p.Request.Containers {
 			a.name(aContainer, &p.Request.Containers[i].Name)

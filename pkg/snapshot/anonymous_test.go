@@ -42,7 +42,9 @@ func mark(v reflect.Value, field string) {
 			}
 		}
 	case reflect.String:
-		if s := v.String(); s != "" && !words[field] {
+		if kind, name, ok := strings.Cut(v.String(), "/"); ok && strings.HasSuffix(field, ".Owners") {
+			v.SetString(kind + "/" + marked + name)
+		} else if s := v.String(); s != "" && !words[field] {
 			v.SetString(marked + strings.ReplaceAll(s, "/", "/"+marked))
 		}
 	}
@@ -59,6 +61,7 @@ func markedSnapshot(t *rapid.T) *snapshot.Snapshot {
 		}
 		for k := range s.Nodes[i].Pods {
 			p := &s.Nodes[i].Pods[k]
+			p.Owners = []string{"Job/" + p.Name.Name}
 			p.On = []snapshot.On{{Device: p.Containers[0].Devices[0], SlowdownMilli: 1100}}
 		}
 	}
@@ -68,6 +71,7 @@ func markedSnapshot(t *rapid.T) *snapshot.Snapshot {
 	for i := range s.Pending {
 		s.Pending[i].Refused.Nodes = []snapshot.RefusedNodes{{Reason: s.Nodes[0].Name, Nodes: 1}}
 		s.Pending[i].Refused.Nearest.Node = s.Nodes[0].Name
+		s.Pending[i].Owners, s.Pending[i].Gates = []string{"Job/j", "JobSet/s"}, []string{"acme.com/quota"}
 	}
 	for i := range s.InferenceFleets {
 		s.InferenceFleets[i].Reason, s.ElasticTargets[i].Reason = s.InferenceFleets[i].Name, s.ElasticTargets[i].Name

@@ -261,6 +261,7 @@ var gapWords = map[outlook.Gap]struct{ words, thing string }{
 	outlook.Leaving:      {"pods that are being evicted are taken as gone, and wait again", "pod"},
 	outlook.LeftOut:      {"pods that wait and are not in the snapshot are not played", "pod"},
 	outlook.Malformed:    {"pods whose requests are not legal wait on, and are not played", "pod"},
+	outlook.Gated:        {"pods with scheduling gates wait on, and are not played", "pod"},
 	outlook.Incomplete:   {"pods that wait for more members of their gangs wait on", "pod"},
 	outlook.OtherPlugins: {"pods that selectors, taints or affinities kept off some nodes may get such a node here", "pod"},
 	outlook.Topology:     {"topologies that gangs ask for are not in the snapshot", "gang"},
