@@ -247,6 +247,26 @@ func TestSeed(t *testing.T) {
 	}
 }
 
+// Two gangs of one name are two. A preemptor that is the rest of a gang has the gang's name.
+func TestNamesOfGangs(t *testing.T) {
+	s := drawn(t, "n1: g0 A100 [a/g-0:1] | g1 A100 [b/low:10]\nn2: g0 A100", func(s *snapshot.Snapshot) {
+		s.Nodes[0].Pods[0].Gang = &snapshot.GangName{Source: "label", Namespace: "a", Name: "g"}
+		s.Pending = []snapshot.Pending{waiting("a/g-1", 10, 9, "g"), waiting("a/g-2", 10, 9, "g"), waiting("a/x-0", 1, 1, "g"), waiting("a/x-1", 9, 1, "g")}
+		other := gangOf("g", 2)
+		other.Source = "scheduling.x-k8s.io"
+		for i := range s.Pending {
+			if s.Pending[i].Request.Priority = 5; i > 1 {
+				s.Pending[i].Request.Priority, s.Pending[i].Gang = 0, &other.GangName
+			}
+		}
+		s.Gangs = []snapshot.Gang{gangOf("g", 3), other}
+	})
+	got, o := played(t, s, outlook.Rules{Preemption: sim.PreemptionConfig{Policy: sim.PreemptTandem}})
+	if want := "a/g-1 n1 0, a/g-2 n2 0, a/x-0 0, a/x-1 0"; got != want || len(o.Preempted) != 1 || o.Preempted[0].For != "gang a/g" {
+		t.Errorf("%s, want %s; preempted %+v", got, want, o.Preempted)
+	}
+}
+
 // Pods that cannot be played are counted.
 func TestGaps(t *testing.T) {
 	s := drawn(t, "n1: g0 A100", func(s *snapshot.Snapshot) {

@@ -216,7 +216,7 @@ func preempted(h *sim.History, holdings []sim.Holding, last map[vgpu.UID]string,
 		by := h.Outcomes[p.Job].Pod
 		for k := range h.Gangs {
 			if slices.Contains(h.Gangs[k].Members, p.Job) {
-				by = "gang " + h.Gangs[k].Name
+				by = "gang " + nameOf(h.Gangs[k].Name)
 			}
 		}
 		for _, victim := range slices.Concat(p.Evicted...) {

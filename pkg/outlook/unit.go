@@ -3,6 +3,7 @@ package outlook
 import (
 	"cmp"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/tandem-gpu/tandem/pkg/gang"
@@ -16,6 +17,15 @@ type unit struct {
 	// gang is the name of the gang, "" for a pod alone, and min the least number of members.
 	gang string
 	min  int
+}
+
+// apart stands between the name of a gang and what tells it from others of that name. No name has it.
+const apart = "@"
+
+// nameOf returns the name of a gang without what tells it from others.
+func nameOf(gang string) string {
+	name, _, _ := strings.Cut(gang, apart)
+	return name
 }
 
 // units returns the pods by gangs. Members that wait for a gang of which enough run are alone. Those of a gang of which too few run
@@ -46,7 +56,7 @@ func (w *world) units() []unit {
 	for _, g := range order {
 		name := (&snapshot.Name{Namespace: g.Namespace, Name: g.Name}).Path()
 		if names[name]++; names[name] > 1 {
-			name += "@" + g.Source
+			name += apart + g.Source
 		}
 		all = append(all, w.split(name, least[g], there[g], waits[g])...)
 	}
@@ -70,7 +80,7 @@ func (w *world) split(name string, least int, there, waits []pod) []unit {
 		w.gaps[Incomplete] += len(waits)
 	case missing > 0:
 		if len(there) > 0 {
-			name += "+"
+			name += apart
 		}
 		all = append(all, unit{pods: waits, gang: name, min: missing})
 	default:

@@ -18,7 +18,7 @@ import (
 	"github.com/tandem-gpu/tandem/pkg/vgpu"
 )
 
-// shownPods is how many pods the answer of simulate lists without -o wide.
+// shownPods is how many pods each list of simulate has without -o wide.
 const shownPods = 20
 
 // simulation is the command simulate, as the flags say.
@@ -169,7 +169,7 @@ func (s *simulation) write(snap *snapshot.Snapshot, a *simulated) error {
 	}
 	var parts []string
 	for _, part := range []string{
-		wording.Outlook(a.Answer) + "\n", wording.Figures(a.Answer), wording.Fates(a.Answer, most), s.preempted(a.Answer), wording.Gaps(a.Answer, a.Notes),
+		wording.Outlook(a.Answer) + "\n", wording.Figures(a.Answer), wording.Fates(a.Answer, most), preempted(a.Answer, most), wording.Gaps(a.Answer, a.Notes),
 	} {
 		if part != "" {
 			parts = append(parts, part)
@@ -184,13 +184,13 @@ func (s *simulation) write(snap *snapshot.Snapshot, a *simulated) error {
 }
 
 // preempted writes who leaves for whom.
-func (s *simulation) preempted(a *outlook.Answer) string {
+func preempted(a *outlook.Answer, most int) string {
 	text := ""
-	if list := wording.Preempted(a.AsIs); list != "" {
+	if list := wording.Preempted(a.AsIs, most); list != "" {
 		text += "Preempted as things stand\n" + list
 	}
 	if a.Changed != nil {
-		if list := wording.Preempted(a.Changed); list != "" {
+		if list := wording.Preempted(a.Changed, most); list != "" {
 			text += "Preempted with the change\n" + list
 		}
 	}

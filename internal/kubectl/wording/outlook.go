@@ -236,10 +236,14 @@ func after(seconds int64) string {
 	return "after " + duration.HumanDuration(time.Duration(seconds)*time.Second)
 }
 
-// Preempted writes a line for each pod that leaves for another.
-func Preempted(o *outlook.Outlook) string {
+// Preempted writes a line for each pod that leaves for another, up to a number, 0 for all.
+func Preempted(o *outlook.Outlook, most int) string {
 	var b strings.Builder
 	for i := range o.Preempted {
+		if most > 0 && i == most {
+			fmt.Fprintf(&b, "  and %d more: -o wide shows all\n", len(o.Preempted)-most)
+			break
+		}
 		p := &o.Preempted[i]
 		back := "waits at the end"
 		if p.Back != "" {
@@ -267,7 +271,7 @@ var gapWords = map[outlook.Gap]struct{ words, thing string }{
 	outlook.Topology:     {"topologies that gangs ask for are not in the snapshot", "gang"},
 	outlook.ClosedNodes:  {"nodes that take no pods now take none for the whole time", "node"},
 	outlook.Slowdowns:    {"how much new neighbours slow each other down is not known", "share"},
-	outlook.Names:        {"you may not see the names of all namespaces", ""},
+	outlook.Names:        {"names are left out of the snapshot", ""},
 }
 
 // Gaps says what the answer does not know: of the snapshot, and of the files of the change.
