@@ -28,6 +28,7 @@ func (h *History) SnapshotAt(at time.Duration) (*snapshot.Snapshot, error) {
 	}
 	for _, n := range p.cluster.Nodes() {
 		node := snapshot.NodeOf(n)
+		node.Topology = snapshot.TopologyOf(h.setup.Labels[n.Name()])
 		// Kept room that is not free yet is no debt.
 		node.FreeMilliCPU, node.FreeMemoryBytes = max(0, node.FreeMilliCPU), max(0, node.FreeMemoryBytes)
 		for i := range node.Pods {

@@ -45,6 +45,7 @@ const (
 	aVariant   kind = "variant"
 	anOwner    kind = "owner"
 	aGate      kind = "gate"
+	aPlace     kind = "place"
 	aText      kind = "text"
 )
 
@@ -185,6 +186,7 @@ func (a *anonymizer) places(places []Place) {
 func (a *anonymizer) node(n *Node) {
 	a.name(aNode, &n.Name)
 	a.text(&n.Problem)
+	a.topology(n)
 	n.Devices = each(n.Devices, func(d *Device) {
 		a.device(&d.ID)
 		a.text(&d.Reason)
@@ -195,6 +197,16 @@ func (a *anonymizer) node(n *Node) {
 	for i := range n.Holds {
 		a.shares(&n.Holds[i].Pod)
 	}
+}
+
+// topology replaces the values of the labels of a node. The keys stay.
+func (a *anonymizer) topology(n *Node) {
+	replaced := TopologyOf(n.Topology)
+	for key, value := range replaced {
+		a.name(aPlace, &value, key)
+		replaced[key] = value
+	}
+	n.Topology = replaced
 }
 
 // shares replaces what a pod on a node names beside itself.

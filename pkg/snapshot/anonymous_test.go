@@ -41,6 +41,10 @@ func mark(v reflect.Value, field string) {
 				mark(v.Field(i), v.Type().Name()+"."+f.Name)
 			}
 		}
+	case reflect.Map: // of labels, whose keys stay
+		for _, key := range v.MapKeys() {
+			v.SetMapIndex(key, reflect.ValueOf(marked+v.MapIndex(key).String()))
+		}
 	case reflect.String:
 		if kind, name, ok := strings.Cut(v.String(), "/"); ok && strings.HasSuffix(field, ".Owners") {
 			v.SetString(kind + "/" + marked + name)
@@ -55,6 +59,7 @@ func markedSnapshot(t *rapid.T) *snapshot.Snapshot {
 	s, _ := drawSnapshot(t)
 	s = s.Redact(func(string) bool { return true }) // a copy without shared lists would do as well
 	for i := range s.Nodes {
+		s.Nodes[i].Topology = map[string]string{"topology.kubernetes.io/zone": rapid.SampledFrom([]string{"z1", "z2"}).Draw(t, "zone")}
 		s.Nodes[i].Problem = rapid.SampledFrom([]string{"", s.Nodes[i].Name}).Draw(t, "problem")
 		for k := range s.Nodes[i].Devices {
 			s.Nodes[i].Devices[k].Reason = rapid.SampledFrom([]string{"", s.Nodes[i].Name}).Draw(t, "reason")

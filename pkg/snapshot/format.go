@@ -43,6 +43,8 @@ type Node struct {
 	Name string `json:"name"`
 	// Problem says why the node takes no pods with shares, "" where it does.
 	Problem string `json:"problem,omitempty"`
+	// Topology has the labels of the node that say where it is: see IsTopology.
+	Topology map[string]string `json:"topology,omitempty"`
 	// FreeMilliCPU and FreeMemoryBytes are what further pods may use of the host.
 	FreeMilliCPU    int64      `json:"freeMilliCPU"`
 	FreeMemoryBytes vgpu.Bytes `json:"freeMemoryBytes"`

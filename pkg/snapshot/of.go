@@ -54,6 +54,24 @@ func NodeOf(n *vgpu.Node) Node {
 	return out
 }
 
+// IsTopology reports whether a label of a node says where the node is: "topology" is in its key, as in topology.kubernetes.io/zone. Other
+// labels may say what is nobody's business.
+func IsTopology(key string) bool { return strings.Contains(key, "topology") }
+
+// TopologyOf returns the labels that say where a node is, nil for none.
+func TopologyOf(labels map[string]string) map[string]string {
+	var out map[string]string
+	for key, value := range labels {
+		if IsTopology(key) {
+			if out == nil {
+				out = map[string]string{}
+			}
+			out[key] = value
+		}
+	}
+	return out
+}
+
 // linksOf returns the links of a node that are better than the worst.
 func linksOf(n *vgpu.Node) []Link {
 	var links []Link

@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/dynamic"
+	corelisters "k8s.io/client-go/listers/core/v1"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/klog/v2"
 	fwk "k8s.io/kube-scheduler/framework"
@@ -53,6 +54,8 @@ type Plugin struct {
 	// answered are done when the plugin has read the GPUNodes, and the WorkloadProfiles, or cannot.
 	answered [2]firstAnswer
 	pending  *pending
+	// hosts are the nodes as the API server has them.
+	hosts corelisters.NodeLister
 	// scoresAll: Score also runs for pods without vGPUs.
 	scoresAll bool
 	state     *state
@@ -162,6 +165,7 @@ func newPlugin(
 		handle: handle, requests: requests, policy: policy, seed: args.Seed, bindTimeout: args.BindTimeout.Duration,
 		scoresAll: args.PodsWithoutGPUs == config.ScorePods, now: time.Now,
 		scarcity: scarcity{percent: int64(args.ScarceBelowPercent)},
+		hosts:    handle.SharedInformerFactory().Core().V1().Nodes().Lister(),
 		pending:  newPending(handle, pods.Lister()), metrics: m, answered: [2]firstAnswer{newAnswer(), newAnswer()},
 	}
 	if p.crowding, err = givenCrowding(args); err != nil {

@@ -2,6 +2,7 @@ package gpushare
 
 import (
 	"cmp"
+	"fmt"
 	"maps"
 	"math"
 	"slices"
@@ -86,17 +87,31 @@ type shownFrom struct {
 	pods uint64
 	use  *v1alpha1.GPUNode
 	rule *rule
+	// topology is the labels of the node that say where it is, as one text.
+	topology string
 }
 
 // show returns a node as it is now: the one that was shown before, where nothing has changed.
 func (p *Plugin) show(v *sight, before shownNode, gangOf func(*v1.Pod) *snapshot.GangName) shownNode {
 	pods, version := p.placed.on(v.name)
 	use := p.useOn(v.name)
-	from := shownFrom{v.problem, v.last, v.ledger(pods, p.waits), version, use, p.state.ruling()}
+	topology := p.topologyOf(v.name)
+	from := shownFrom{v.problem, v.last, v.ledger(pods, p.waits), version, use, p.state.ruling(), fmt.Sprint(topology)}
 	if from == before.from && len(before.node.Holds) == 0 {
 		return before // the pods of holds are none of the node's, and may change
 	}
-	return shownNode{p.snapshotNode(&from, v.name, pods, gangOf), from}
+	node := p.snapshotNode(&from, v.name, pods, gangOf)
+	node.Topology = topology
+	return shownNode{node, from}
+}
+
+// topologyOf returns the labels that say where a node is.
+func (p *Plugin) topologyOf(name string) map[string]string {
+	host, err := p.hosts.Get(name)
+	if err != nil { // it is gone
+		return nil
+	}
+	return snapshot.TopologyOf(host.Labels)
 }
 
 func (p *Plugin) snapshotNode(from *shownFrom, name string, pods map[vgpu.UID]*v1.Pod, gangOf func(*v1.Pod) *snapshot.GangName) snapshot.Node {

@@ -49,6 +49,28 @@ func (c *cluster) shownOn(node string) map[string]vgpu.Slots {
 	return nil
 }
 
+// The snapshot has the labels of a node that say where it is, as they are now, and no others.
+func TestSnapshotTopology(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t, gpuNode("n1", 1))
+		const zone = "topology.kubernetes.io/zone"
+		for _, want := range []string{"z1", "z2"} {
+			host, err := c.client.CoreV1().Nodes().Get(t.Context(), "n1", metav1.GetOptions{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			host.Labels = map[string]string{zone: want, "owner": "somebody"}
+			if _, err := c.client.CoreV1().Nodes().Update(t.Context(), host, metav1.UpdateOptions{}); err != nil {
+				t.Fatal(err)
+			}
+			synctest.Wait()
+			if diff := cmp.Diff(map[string]string{zone: want}, c.plugin.SnapshotNodes(noGang)[0].Topology); diff != "" {
+				t.Errorf("in the zone %s: %s", want, diff)
+			}
+		}
+	})
+}
+
 // The snapshot shows a pod as soon as it has its devices, and no pod that is gone, although no further pod is tried.
 func TestSnapshotFollowsThePods(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
