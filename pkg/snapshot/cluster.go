@@ -102,6 +102,7 @@ func (b *clusterBuilder) ledger(n *Node) (*vgpu.Node, error) {
 	if err != nil {
 		return nil, fmt.Errorf(".devices: %w", err)
 	}
+	out.Grow(len(n.Pods))
 	for i := range n.Pods {
 		a, err := n.Pods[i].assignment(n.Name, b.numbers)
 		if err == nil {

@@ -36,8 +36,8 @@ func kept(name string, minutes int64) snapshot.Hold {
 
 // TestCause: what keeps pods waiting beside devices, and when it alone does.
 func TestCause(t *testing.T) {
-	gang := func(phase, need string, members int, places ...snapshot.Place) snapshot.Gang {
-		return snapshot.Gang{GangName: job, MinCount: 2, Members: members, Phase: phase, Need: need, Places: places}
+	gang := func(phase, need string, members int, places ...snapshot.Place) *snapshot.Gang {
+		return &snapshot.Gang{GangName: job, MinCount: 2, Members: members, Phase: phase, Need: need, Places: places}
 	}
 	first, second := snapshot.Place{Name: named("j-0"), Node: "n1"}, snapshot.Place{Name: named("j-1"), Node: "n1"}
 	victim := snapshot.Place{Name: named("v"), Node: "n1"}
@@ -50,24 +50,24 @@ func TestCause(t *testing.T) {
 		want        *why.Cause
 	}{
 		{name: "nothing is known of the gang"},
-		{name: "no room was found", gang: new(gang("Unplaced", "Refused", 2))},
-		{name: "a member does not exist", gang: new(gang("Unplaced", "Incomplete", 1)), want: &why.Cause{Kind: why.Incomplete, Have: 1, Want: 2}},
+		{name: "no room was found", gang: gang("Unplaced", "Refused", 2)},
+		{name: "a member does not exist", gang: gang("Unplaced", "Incomplete", 1), want: &why.Cause{Kind: why.Incomplete, Have: 1, Want: 2}},
 		{
-			name: "all places are planned", gang: new(gang("Planned", "Satisfied", 2, first, second)),
+			name: "all places are planned", gang: gang("Planned", "Satisfied", 2, first, second),
 			want: &why.Cause{Kind: why.BeingBound, Places: []snapshot.Place{first, second}},
 		},
-		{name: "one place is planned", gang: new(gang("Planned", "Satisfied", 2, first))},
+		{name: "one place is planned", gang: gang("Planned", "Satisfied", 2, first)},
 		{
-			name: "room is kept until a known time", gang: new(gang("Unplaced", "Reserving", 2, first, second)),
+			name: "room is kept until a known time", gang: gang("Unplaced", "Reserving", 2, first, second),
 			holds: []snapshot.Hold{kept("j-0", 3), kept("j-1", 2), kept("x", 9)},
 			want:  &why.Cause{Kind: why.RoomKept, Places: []snapshot.Place{first, second}, Until: 180},
 		},
 		{
-			name: "room is kept, of a part of it nobody knows how long", gang: new(gang("Unplaced", "Reserving", 2, first, second)),
+			name: "room is kept, of a part of it nobody knows how long", gang: gang("Unplaced", "Reserving", 2, first, second),
 			holds: []snapshot.Hold{kept("j-0", 3), kept("j-1", 0)}, want: &why.Cause{Kind: why.RoomKept, Places: []snapshot.Place{first, second}},
 		},
 		{
-			name: "room is made", gang: new(gang("Unplaced", "Preempting", 2, first)),
+			name: "room is made", gang: gang("Unplaced", "Preempting", 2, first),
 			preemptions: []snapshot.Preemption{
 				{Pod: &single, Phase: "Leaving"},
 				{Gang: &job, Phase: "Leaving", Until: time.Unix(60, 0), Victims: []snapshot.Place{victim}},
@@ -75,7 +75,7 @@ func TestCause(t *testing.T) {
 			want: &why.Cause{Kind: why.RoomMade, Places: []snapshot.Place{first}, Victims: []snapshot.Place{victim}, Until: 60},
 		},
 		{
-			name: "the victims have left", gang: new(gang("Unplaced", "Preempting", 2, first)),
+			name: "the victims have left", gang: gang("Unplaced", "Preempting", 2, first),
 			preemptions: []snapshot.Preemption{{Gang: &job, Phase: "Cleared", Until: time.Unix(60, 0), Victims: []snapshot.Place{victim}}},
 			want:        &why.Cause{Kind: why.RoomKept, Places: []snapshot.Place{first}},
 		},

@@ -36,7 +36,7 @@ func (q *question) firstEnds(all []Leaving) (needed int, found []vgpu.Assignment
 	later := q.nodesLater(all)
 	for least, most := 1, len(all); least <= most; {
 		k := least + (most-least)/2
-		places, err := q.tryWith(func(n *vgpu.Node) *vgpu.Node { return later(n, k) })
+		places, err := q.tryWith(func(i int, _ *vgpu.Node) *vgpu.Node { return later(i, k) })
 		if err != nil {
 			return 0, nil, err
 		}
@@ -49,24 +49,21 @@ func (q *question) firstEnds(all []Leaving) (needed int, found []vgpu.Assignment
 	return needed, found, nil
 }
 
-// nodesLater returns a function that returns a node after the first k ends. It makes each state of a node once.
-func (q *question) nodesLater(all []Leaving) func(n *vgpu.Node, k int) *vgpu.Node {
+// nodesLater returns a function that returns q.nodes[i] after the first k ends. It makes each state of a node once.
+func (q *question) nodesLater(all []Leaving) func(i, k int) *vgpu.Node {
 	order, on := ends(all)
-	type state struct {
-		node *vgpu.Node
-		gone int
+	at, states := make([][]int, len(q.nodes)), make([][]*vgpu.Node, len(q.nodes))
+	for i, n := range q.nodes {
+		at[i] = on[n.Name()]
+		states[i] = make([]*vgpu.Node, len(at[i])+1)
+		states[i][0] = n
 	}
-	known := map[state]*vgpu.Node{}
-	return func(n *vgpu.Node, k int) *vgpu.Node {
-		gone, _ := slices.BinarySearch(on[n.Name()], k)
-		if gone == 0 {
-			return n
+	return func(i, k int) *vgpu.Node {
+		gone, _ := slices.BinarySearch(at[i], k)
+		if states[i][gone] == nil {
+			states[i][gone] = q.nodes[i].Without(order.before(k))
 		}
-		at := state{n, gone}
-		if known[at] == nil {
-			known[at] = n.Without(order.before(k))
-		}
-		return known[at]
+		return states[i][gone]
 	}
 }
 

@@ -171,7 +171,7 @@ func leaversOf(held bool, all []Leaving) leavers {
 
 // without tries the pods without some holds, or without some assignments.
 func (q *question) without(gone leavers) ([]vgpu.Assignment, error) {
-	return q.tryWith(func(n *vgpu.Node) *vgpu.Node {
+	return q.tryWith(func(_ int, n *vgpu.Node) *vgpu.Node {
 		if !gone.nodes[n.Name()] {
 			return n
 		}

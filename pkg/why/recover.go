@@ -105,7 +105,7 @@ func (q *question) ails(node string, id vgpu.DeviceID) string {
 
 // healing tries the pods with some devices healthy.
 func (q *question) healing(healed map[vgpu.DeviceID]bool) ([]vgpu.Assignment, error) {
-	return q.tryWith(func(n *vgpu.Node) *vgpu.Node {
+	return q.tryWith(func(_ int, n *vgpu.Node) *vgpu.Node {
 		if !slices.ContainsFunc(n.Devices(), func(d vgpu.Device) bool { return healed[d.ID] }) {
 			return n
 		}

@@ -26,13 +26,13 @@ func (q *question) try(nodes []*vgpu.Node, requests []vgpu.Request) ([]vgpu.Assi
 	return q.place(slices.DeleteFunc(slices.Clone(nodes), func(n *vgpu.Node) bool { return !q.mayTake(n, kinds) }), requests)
 }
 
-// tryWith tries the pods where some nodes are otherwise: change returns another node for them. The pods do not fit as it is, so that a
+// tryWith tries the pods where some nodes are otherwise: change returns another node for them, of q.nodes[i]. The pods do not fit as it is, so that a
 // single pod needs one of the other nodes.
-func (q *question) tryWith(change func(n *vgpu.Node) *vgpu.Node) ([]vgpu.Assignment, error) {
+func (q *question) tryWith(change func(i int, n *vgpu.Node) *vgpu.Node) ([]vgpu.Assignment, error) {
 	var nodes []*vgpu.Node
 	kinds := unlike(q.requests)
-	for _, n := range q.nodes {
-		other := change(n)
+	for i, n := range q.nodes {
+		other := change(i, n)
 		if q.gang == nil && other != n || q.gang != nil && q.remembered(other, kinds) {
 			nodes = append(nodes, other)
 		}
