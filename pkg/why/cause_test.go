@@ -104,6 +104,26 @@ func TestCause(t *testing.T) {
 	}
 }
 
+// TestReserved: the members of a gang that have devices and are not bound wait for nothing else; with them all, nothing is tried.
+func TestReserved(t *testing.T) {
+	pod := kept("j-0", 0).Pod
+	pod.Gang, pod.Reserved = &job, true
+	n := snapshot.NodeOf(testkit.Node(t, "n1", testkit.A100, 1))
+	n.Pods = []snapshot.Pod{pod}
+	s := &snapshot.Snapshot{Source: snapshot.FromScheduler, Nodes: []snapshot.Node{n}, Pending: []snapshot.Pending{waits("j-0", &job)}}
+	want := &why.Answer{
+		Pods: []snapshot.Name{named("j-0")}, Gang: &job, Nodes: []snapshot.RefusedNodes{}, Changes: []why.Change{},
+		Cause: &why.Cause{Kind: why.BeingBound, Places: []snapshot.Place{{Name: named("j-0"), Node: "n1"}}},
+	}
+	got, err := why.Gang(s, job)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("answer (-want +got):\n%s", diff)
+	}
+}
+
 // TestAlike: pods that differ in anything that an answer depends on have answers of their own.
 func TestAlike(t *testing.T) {
 	for _, test := range []struct {

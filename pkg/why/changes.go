@@ -55,14 +55,17 @@ func (q *question) lessMemory() (*Change, error) {
 		return nil, nil
 	}
 	at := largest(first, q.memoryOf)
+	own := q.memoriesAt(at)
 	ask := func(gib int64) []vgpu.Request {
-		return with(q.requests, func(r *vgpu.Request) {
-			if at < len(r.Containers) {
-				r.Containers[at].Memory = vgpu.Bytes(gib) * vgpu.GiB
+		less := with(q.requests, func(*vgpu.Request) {})
+		for i := range less {
+			if at < len(less[i].Containers) {
+				less[i].Containers[at].Memory = min(own[i], vgpu.Bytes(gib)*vgpu.GiB)
 			}
-		})
+		}
+		return less
 	}
-	c, gib, err := q.most(LessMemory, int64((q.memoryOf(&first.Containers[at])-1)/vgpu.GiB), ask)
+	c, gib, err := q.most(LessMemory, int64((own[0]-1)/vgpu.GiB), ask)
 	if c != nil {
 		c.Memory = vgpu.Bytes(gib) * vgpu.GiB
 	}
@@ -115,6 +118,22 @@ func (q *question) mostOfOne(most int64, ask func(amount int64) []vgpu.Request) 
 		next = ask(best + 1)
 	}
 	return best
+}
+
+// memoriesAt returns what the containers at a position ask for, 0 for pods without one there.
+func (q *question) memoriesAt(at int) []vgpu.Bytes {
+	own := make([]vgpu.Bytes, len(q.requests))
+	for i := range q.requests {
+		r := &q.requests[i]
+		switch {
+		case at >= len(r.Containers):
+		case i > 0 && alike(r, &q.requests[i-1]):
+			own[i] = own[i-1]
+		default:
+			own[i] = q.memoryOf(&r.Containers[at])
+		}
+	}
+	return own
 }
 
 // memoryOf returns what a container asks for. Memory in proportion to the slots is that on the largest device.
@@ -226,7 +245,7 @@ func (q *question) fewerMembers() (*Change, error) {
 	var found *Change
 	for least, most := 1, q.min-1; least <= most; {
 		smaller.min = least + (most-least)/2
-		c, err := smaller.attempt(FewerMembers, q.requests[:smaller.min])
+		c, err := smaller.attempt(FewerMembers, q.requests)
 		if err != nil {
 			return nil, err
 		}

@@ -168,12 +168,18 @@ func (w *trial) parts(names []string, change func(s *snapshot.Snapshot, name str
 
 func (w *trial) memory(m vgpu.Bytes) step {
 	at := w.largest(func(c *snapshot.ContainerRequest) int64 { return int64(c.MemoryBytes) })
-	return w.each(fmt.Sprintf("with %v", m), func(p *snapshot.Pending) { p.Request.Containers[at].MemoryBytes = m })
+	return w.each(fmt.Sprintf("with %v", m), func(p *snapshot.Pending) {
+		if own := p.Request.Containers[at].MemoryBytes; own == 0 || own > m {
+			p.Request.Containers[at].MemoryBytes = m
+		}
+	})
 }
 
 func (w *trial) slots(k vgpu.Slots) step {
 	at := w.largest(func(c *snapshot.ContainerRequest) int64 { return int64(c.Slots) })
-	return w.each(fmt.Sprintf("with %d slots", k), func(p *snapshot.Pending) { p.Request.Containers[at].Slots = k })
+	return w.each(fmt.Sprintf("with %d slots", k), func(p *snapshot.Pending) {
+		p.Request.Containers[at].Slots = min(p.Request.Containers[at].Slots, k)
+	})
 }
 
 func (w *trial) slotsAsked() vgpu.Slots {
@@ -201,7 +207,7 @@ func (w *trial) largest(measure func(c *snapshot.ContainerRequest) int64) int {
 func (w *trial) hosts(c *why.Change) (after step, short []step) {
 	with := func(cpu int64, memory vgpu.Bytes) step {
 		return w.each(fmt.Sprintf("with %dm of CPU and %v of memory of the host", cpu, memory), func(p *snapshot.Pending) {
-			p.Request.MilliCPU, p.Request.MemoryBytes = cpu, memory
+			p.Request.MilliCPU, p.Request.MemoryBytes = min(p.Request.MilliCPU, cpu), min(p.Request.MemoryBytes, memory)
 		})
 	}
 	r := w.first().Request
