@@ -164,50 +164,61 @@ func (q *question) attempt(kind Kind, requests []vgpu.Request) (*Change, error) 
 	return &Change{Kind: kind, request: requests, assigns: assigned}, nil
 }
 
-// fewerSlots finds the most slots that fit, below what the container asks for. What is legal has gaps, so each number is tried.
+// fewerSlots finds the most slots that fit, below what the container asks for. What is legal has gaps above the slots of a device, so
+// each number there is tried. Of a part of each device less fits wherever more does.
 func (q *question) fewerSlots() (*Change, error) {
 	first := &q.requests[0]
 	if len(first.Containers) == 0 {
 		return nil, nil
 	}
 	at := largest(first, func(c *vgpu.ContainerRequest) vgpu.Slots { return c.Slots })
-	legal := q.legalSlots()
-	for k := first.Containers[at].Slots - 1; k >= 1; k-- {
+	ask := func(k int64) []vgpu.Request {
+		return with(q.requests, func(r *vgpu.Request) {
+			if at < len(r.Containers) {
+				r.Containers[at].Slots = min(vgpu.Slots(k), r.Containers[at].Slots)
+			}
+		})
+	}
+	k := int64(first.Containers[at].Slots - 1)
+	for legal, part := q.legalSlots(); k > part; k-- {
 		if !legal(k) {
 			continue
 		}
-		c, err := q.attempt(FewerSlots, with(q.requests, func(r *vgpu.Request) {
-			if at < len(r.Containers) {
-				r.Containers[at].Slots = min(k, r.Containers[at].Slots)
-			}
-		}))
+		c, err := q.attempt(FewerSlots, ask(k))
 		if err != nil {
 			return nil, err
 		}
 		if c != nil {
-			c.Slots = k
+			c.Slots = vgpu.Slots(k)
 			return c, nil
 		}
 	}
-	return nil, nil
+	c, k, err := q.most(FewerSlots, k, ask)
+	if c != nil {
+		c.Slots = vgpu.Slots(k)
+	}
+	return c, err
 }
 
-// legalSlots returns a function that reports whether some device takes a number of slots, or whole devices do. Where a model needs
-// some compute, the pod gets its slots by that, and any number may be legal.
-func (q *question) legalSlots() func(k vgpu.Slots) bool {
-	if slices.ContainsFunc(q.requests[0].Variants, func(v vgpu.Variant) bool { return v.Compute > 0 }) {
-		return func(vgpu.Slots) bool { return true }
-	}
-	of := map[vgpu.Slots]bool{}
+// legalSlots returns a function that reports whether some device takes a number of slots, or whole devices do, and the number up to
+// which each device takes a part. Where a model needs some compute, the pod gets its slots by that, and any number may be legal.
+func (q *question) legalSlots() (legal func(k int64) bool, part int64) {
+	of := map[int64]bool{}
 	for _, n := range q.nodes {
 		for i := range n.Devices() {
-			of[n.Devices()[i].Slots] = true
+			of[int64(n.Devices()[i].Slots)] = true
 		}
 	}
 	sizes := slices.Sorted(maps.Keys(of))
-	return func(k vgpu.Slots) bool {
-		return slices.ContainsFunc(sizes, func(n vgpu.Slots) bool { return k <= n || k%n == 0 })
+	if len(sizes) > 0 {
+		part = sizes[0]
 	}
+	if slices.ContainsFunc(q.requests[0].Variants, func(v vgpu.Variant) bool { return v.Compute > 0 }) {
+		return func(int64) bool { return true }, part
+	}
+	return func(k int64) bool {
+		return slices.ContainsFunc(sizes, func(n int64) bool { return k <= n || k%n == 0 })
+	}, part
 }
 
 // anyModel tries the pods on all GPU models, where they restrict them.
@@ -245,16 +256,15 @@ func (q *question) fewerMembers() (*Change, error) {
 	var found *Change
 	for least, most := 1, q.min-1; least <= most; {
 		smaller.min = least + (most-least)/2
-		c, err := smaller.attempt(FewerMembers, q.requests)
+		places, err := smaller.now()
 		if err != nil {
 			return nil, err
 		}
-		if c == nil {
+		if places == nil {
 			most = smaller.min - 1
 			continue
 		}
-		found, least = c, smaller.min+1
-		found.Members = smaller.min + len(q.placed)
+		found, least = &Change{Kind: FewerMembers, Members: smaller.min + len(q.placed), request: q.requests, assigns: places}, smaller.min+1
 	}
 	return found, nil
 }

@@ -33,20 +33,30 @@ func (q *question) firstEnds(all []Leaving) (needed int, found []vgpu.Assignment
 		found, err = q.without(leaversOf(false, all[:needed]))
 		return needed, found, err
 	}
-	later := q.nodesLater(all)
-	for least, most := 1, len(all); least <= most; {
-		k := least + (most-least)/2
-		places, err := q.tryWith(func(i int, _ *vgpu.Node) *vgpu.Node { return later(i, k) })
+	later, cuts := q.nodesLater(all), endsTogether(all)
+	for least, most := 0, len(cuts)-1; least <= most; {
+		at := least + (most-least)/2
+		places, err := q.tryWith(func(i int, _ *vgpu.Node) *vgpu.Node { return later(i, cuts[at]) })
 		if err != nil {
 			return 0, nil, err
 		}
 		if places == nil {
-			least = k + 1
+			least = at + 1
 			continue
 		}
-		found, needed, most = places, k, k-1
+		found, needed, most = places, cuts[at], at-1
 	}
 	return needed, found, nil
+}
+
+// endsTogether returns, for each time at which pods end, how many have ended then.
+func endsTogether(all []Leaving) (cuts []int) {
+	for i := range all {
+		if i+1 == len(all) || all[i].Until != all[i+1].Until {
+			cuts = append(cuts, i+1)
+		}
+	}
+	return cuts
 }
 
 // nodesLater returns a function that returns q.nodes[i] after the first k ends. It makes each state of a node once.

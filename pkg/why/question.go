@@ -90,7 +90,7 @@ func explain(s *snapshot.Snapshot, pods []*snapshot.Pending, name *snapshot.Gang
 		a.Nearest = snapshot.RefusalOf(a.Miss)
 	}
 	a.Others = others(pods[0])
-	now, err := q.try(q.nodes, q.requests)
+	now, err := q.now()
 	if err != nil {
 		return nil, err
 	}

@@ -26,6 +26,14 @@ func (q *question) try(nodes []*vgpu.Node, requests []vgpu.Request) ([]vgpu.Assi
 	return q.place(slices.DeleteFunc(slices.Clone(nodes), func(n *vgpu.Node) bool { return !q.mayTake(n, kinds) }), requests)
 }
 
+// now tries the pods as they are, on the nodes as they are.
+func (q *question) now() ([]vgpu.Assignment, error) {
+	if q.gang == nil {
+		return q.try(q.nodes, q.requests)
+	}
+	return q.tryWith(func(_ int, n *vgpu.Node) *vgpu.Node { return n })
+}
+
 // tryWith tries the pods where some nodes are otherwise: change returns another node for them, of q.nodes[i]. The pods do not fit as it is, so that a
 // single pod needs one of the other nodes.
 func (q *question) tryWith(change func(i int, n *vgpu.Node) *vgpu.Node) ([]vgpu.Assignment, error) {
