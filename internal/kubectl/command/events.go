@@ -69,8 +69,23 @@ gang/NAME stands for the PodGroup of the name, and for what is said of the gang 
 	c.Flags().DurationVar(&e.since, "since", 0, "those of so much `time` until now; 0 is no bound")
 	c.Flags().StringSliceVar(&e.filter.Reasons, "reason", nil, "`words` such as ElasticGrow or Preempted; several with commas")
 	c.Flags().StringVar(&e.filter.Type, "type", "", "one type alone: "+strings.Join(eventTypes, ", "))
-	_ = c.RegisterFlagCompletionFunc("type", cobra.FixedCompletions(eventTypes, cobra.ShellCompDirectiveNoFileComp)) // fails without the flag only
+	// Registering fails without the flag only.
+	_ = c.RegisterFlagCompletionFunc("type", cobra.FixedCompletions(eventTypes, cobra.ShellCompDirectiveNoFileComp))
+	_ = c.RegisterFlagCompletionFunc("reason", completeReasons)
 	return c
+}
+
+// completeReasons proposes reasons that are not there yet, after what is typed up to the last comma.
+func completeReasons(_ *cobra.Command, _ []string, typed string) ([]string, cobra.ShellCompDirective) {
+	before := typed[:strings.LastIndex(typed, ",")+1]
+	there := strings.Split(before, ",")
+	var all []string
+	for _, r := range decisions.Reasons() {
+		if !slices.Contains(there, r.Name) {
+			all = append(all, cobra.CompletionWithDesc(before+r.Name, r.What))
+		}
+	}
+	return all, cobra.ShellCompDirectiveNoFileComp | cobra.ShellCompDirectiveNoSpace
 }
 
 // prepare checks the flags and makes the filter.
@@ -216,14 +231,7 @@ func (e *eventful) goOn(ctx context.Context, namespace string) error {
 	if err != nil {
 		return fmt.Errorf("follow events: %w", err)
 	}
-	said := ""
-	err = informer.SetWatchErrorHandlerWithContext(func(_ context.Context, _ *cache.Reflector, err error) {
-		ends := ctx.Err() != nil || errors.Is(err, io.EOF) || apierrors.IsResourceExpired(err) || apierrors.IsGone(err)
-		if text := err.Error(); !ends && text != said {
-			said = text
-			fmt.Fprintf(e.streams.Errs, "kubectl tandem: the connection is lost, and tried again: %s\n", wording.Plain(text))
-		}
-	})
+	err = informer.SetWatchErrorHandlerWithContext(e.lost(stop))
 	if err != nil {
 		return fmt.Errorf("follow events: %w", err)
 	}
@@ -232,4 +240,21 @@ func (e *eventful) goOn(ctx context.Context, namespace string) error {
 		return cause
 	}
 	return nil
+}
+
+// lost returns what to do where a connection ends. It says once what else than an end of the ordinary kind it was, and stops where asking again
+// does not help.
+func (e *eventful) lost(stop context.CancelCauseFunc) cache.WatchErrorHandlerWithContext {
+	said := ""
+	return func(ctx context.Context, _ *cache.Reflector, err error) {
+		if apierrors.IsForbidden(err) {
+			stop(fmt.Errorf("follow events: %w; --follow needs the rights to list and to watch events in events.k8s.io", err))
+			return
+		}
+		ends := ctx.Err() != nil || errors.Is(err, io.EOF) || apierrors.IsResourceExpired(err) || apierrors.IsGone(err)
+		if text := err.Error(); !ends && text != said {
+			said = text
+			fmt.Fprintf(e.streams.Errs, "kubectl tandem: the connection is lost, and tried again: %s\n", wording.Plain(text))
+		}
+	}
 }

@@ -28,7 +28,7 @@ func listed(version int, all ...string) string {
 	return fmt.Sprintf(`{"kind":"EventList","apiVersion":"events.k8s.io/v1","metadata":{"resourceVersion":"%d"},"items":[%s]}`, version, strings.Join(all, ","))
 }
 
-// eventServer answers lists by a function of their number, from 1, and watches by another one. It returns a kubeconfig.
+// eventServer answers lists by a function of their number, from 1, and watches by another one; without it they are forbidden. It returns a kubeconfig.
 func eventServer(t *testing.T, list func(n int) string, watch func(n int) string) (config string) {
 	t.Helper()
 	lists, watches := 0, 0
@@ -44,6 +44,9 @@ func eventServer(t *testing.T, list func(n int) string, watch func(n int) string
 		case r.URL.Query().Get("sendInitialEvents") != "": // a list by a watch
 			w.WriteHeader(http.StatusBadRequest)
 			_, _ = io.WriteString(w, `{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"Invalid","code":422}`)
+		case watch == nil:
+			w.WriteHeader(http.StatusForbidden)
+			_, _ = io.WriteString(w, `{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"Forbidden","code":403,"message":"you cannot watch resource \"events\""}`)
 		default:
 			watches++
 			_, _ = io.WriteString(w, watch(watches))
@@ -160,5 +163,24 @@ func TestEventsFollow(t *testing.T) {
 	}
 	if got[0] != "Pod/p 1" || got[1] != "Pod/q 1" || !strings.Contains(strings.Join(got[2:], " "), "Pod/p 2") || !strings.Contains(strings.Join(got[2:], " "), "Job/j 1") {
 		t.Errorf("told %v", got)
+	}
+}
+
+// A caller who may list events and not watch them gets an answer, and the right that is missing, once.
+func TestEventsFollowWithoutRight(t *testing.T) {
+	config := eventServer(t, func(int) string { return listed(1, told("a", "tandem-scheduler", "Preempted", "Pod/p", 1)) }, nil)
+	code, out, errs := eventsOf("-f", "-o", "wide", "--kubeconfig", config)
+	if code != Failed || strings.Count(out, "because of a") != 1 || strings.Count(errs, "\n") != 1 ||
+		!strings.Contains(errs, `cannot watch resource "events"; --follow needs the rights to list and to watch events in events.k8s.io`) {
+		t.Errorf("exit code %d, %q, %q", code, out, errs)
+	}
+}
+
+// Reasons are completed after each comma, and each once.
+func TestCompleteReasons(t *testing.T) {
+	var out strings.Builder
+	code := Execute([]string{"__complete", "events", "--reason", "Preempted,"}, Streams{Out: &out, Errs: io.Discard, Env: func(string) string { return "" }})
+	if code != 0 || !strings.Contains(out.String(), "Preempted,GangPlaced\tall members of a gang that must run have places\n") || strings.Contains(out.String(), "Preempted,Preempted\t") {
+		t.Errorf("exit code %d, %q", code, out.String())
 	}
 }
