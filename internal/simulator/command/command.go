@@ -24,10 +24,14 @@ const (
 // ErrFailed ends a command whose assertions do not all hold. The command has printed which.
 var ErrFailed = errors.New("assertions do not hold")
 
+// quiet is the flag that turns the progress off.
+const quiet = "quiet"
+
 // Program makes a command the root of a program: it answers a version, and prints no error by itself. Execute does.
 func Program(c *cobra.Command) *cobra.Command {
 	c.SilenceUsage, c.SilenceErrors, c.Version = true, true, version.Get().String()
 	c.CompletionOptions.HiddenDefaultCmd = true
+	c.PersistentFlags().Bool(quiet, false, "do not say on stderr how far a command is")
 	c.SetFlagErrorFunc(func(c *cobra.Command, err error) error { return fmt.Errorf("%w; see %s --help", err, c.CommandPath()) })
 	return Group(c)
 }
@@ -70,8 +74,11 @@ func Execute(program *cobra.Command, args []string, out, errs io.Writer) int {
 	return Broken
 }
 
-// Progress shows on stderr how many runs are complete: a bar on a terminal, else now and then a line.
+// Progress shows on stderr how many runs are complete: a bar on a terminal, else now and then a line. With --quiet it shows nothing.
 func Progress(c *cobra.Command) *report.Progress {
+	if off, err := c.Flags().GetBool(quiet); err == nil && off { // a command outside of a program has no such flag
+		return &report.Progress{}
+	}
 	p := &report.Progress{Out: c.ErrOrStderr(), Now: time.Now, What: "runs"}
 	if f, ok := p.Out.(*os.File); ok {
 		p.Terminal = term.IsTerminal(int(f.Fd()))

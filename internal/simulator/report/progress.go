@@ -6,9 +6,12 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/tandem-gpu/tandem/internal/estimate"
 )
 
-// Progress shows how many of several steps are complete: as one bar on a terminal, else as a line every few seconds.
+// Progress shows how many of several steps are complete, and how long the others will take: as one bar on a terminal, else as a line every few
+// seconds without the estimate.
 // Several goroutines may use it.
 type Progress struct {
 	// Out receives the text; nil for none.
@@ -24,6 +27,7 @@ type Progress struct {
 
 	mu    sync.Mutex
 	began time.Time
+	first int // how many were complete then
 	last  time.Time
 	drawn bool
 }
@@ -33,6 +37,9 @@ const (
 	drawEvery = 100 * time.Millisecond
 	lineEvery = 5 * time.Second
 )
+
+// estimateAfter is the time before which nothing is estimated: the first steps say little about the others.
+const estimateAfter = 2 * time.Second
 
 // barWidth is the length of the bar in characters.
 const barWidth = 30
@@ -47,7 +54,7 @@ func (p *Progress) Step(done, total int) {
 	defer p.mu.Unlock()
 	now := p.Now()
 	if p.began.IsZero() {
-		p.began = now
+		p.began, p.first = now, done
 		if !p.Terminal {
 			p.last = now
 		}
@@ -65,8 +72,22 @@ func (p *Progress) Step(done, total int) {
 		return
 	}
 	filled := barWidth * done / max(total, 1)
-	fmt.Fprintf(p.Out, "\r%s%s %s %s", strings.Repeat("█", filled), strings.Repeat("░", barWidth-filled), p.count(done, total, "/"), p.What)
+	bar := strings.Repeat("█", filled) + strings.Repeat("░", barWidth-filled)
+	fmt.Fprintf(p.Out, "\r\x1b[K%s %s %s%s", bar, p.count(done, total, "/"), p.What, p.left(done, total, now))
 	p.drawn = true
+}
+
+// left writes how long the steps that are not complete will take, by the time since the first call.
+func (p *Progress) left(done, total int, now time.Time) string {
+	within := now.Sub(p.began)
+	if within < estimateAfter {
+		return ""
+	}
+	words := estimate.Words(float64(done-p.first)/float64(max(total-p.first, 1)), within)
+	if words == "" {
+		return ""
+	}
+	return ", " + words
 }
 
 // count writes how many of how many are complete, the former with a decimal where one of them has several steps.

@@ -65,9 +65,26 @@ func TestProgressOnATerminal(t *testing.T) {
 		now = now.Add(60 * time.Millisecond)
 	}
 	p.Close()
-	want := "\r███████░░░░░░░░░░░░░░░░░░░░░░░ 1/4 runs\r██████████████████████░░░░░░░░ 3/4 runs\r\x1b[K"
+	want := "\r\x1b[K███████░░░░░░░░░░░░░░░░░░░░░░░ 1/4 runs\r\x1b[K██████████████████████░░░░░░░░ 3/4 runs\r\x1b[K"
 	if diff := cmp.Diff(want, out.String()); diff != "" {
 		t.Errorf("drawn (-want +got):\n%s", diff)
+	}
+}
+
+// TestProgressEstimates: after two seconds the bar says how long the rest takes, by what came after the first call.
+func TestProgressEstimates(t *testing.T) {
+	var out strings.Builder
+	now := time.Unix(1000, 0)
+	p := report.Progress{Out: &out, Terminal: true, Now: func() time.Time { return now }, What: "runs"}
+	for _, done := range []int{2, 3, 4, 6} {
+		p.Step(done, 6)
+		now = now.Add(1500 * time.Millisecond)
+	}
+	want := []string{"2/6 runs", "3/6 runs", "4/6 runs, about 3s left", "6/6 runs, about 0s left"} // 2 within 3 s leave 2
+	for i, line := range strings.Split(out.String(), "\r")[1:] {
+		if i >= len(want) || !strings.HasSuffix(line, "░ "+want[i]) && !strings.HasSuffix(line, "█ "+want[i]) {
+			t.Errorf("line %d is %q, want %q", i, line, want)
+		}
 	}
 }
 
