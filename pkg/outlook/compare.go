@@ -17,6 +17,8 @@ type Change struct {
 	// Pods and Gangs that come in addition, now. Their UIDs and names are new to the snapshot.
 	Pods  []snapshot.Pending
 	Gangs []snapshot.Gang
+	// Progress is called before each play with the number of those that are complete, and of all; nil for no call.
+	Progress func(done, of int)
 }
 
 // Answer compares a cluster after a time with what it would be after a change.
@@ -60,9 +62,11 @@ func Compare(s *snapshot.Snapshot, present Rules, change *Change, length time.Du
 	if a.Now, err = w.figures(s, usual); err != nil {
 		return nil, fmt.Errorf("play snapshot: %w", err)
 	}
+	change.progress(0)
 	if a.AsIs, err = play(s, present, length, usual); err != nil || change.isNone() {
 		return a, err
 	}
+	change.progress(1)
 	more, err := change.apply(s)
 	if err != nil {
 		return nil, err
@@ -78,6 +82,16 @@ func Compare(s *snapshot.Snapshot, present Rules, change *Change, length time.Du
 }
 
 func (c *Change) isNone() bool { return c.Rules == nil && len(c.Pods) == 0 }
+
+func (c *Change) progress(done int) {
+	of := 2
+	if c.isNone() {
+		of = 1
+	}
+	if c.Progress != nil {
+		c.Progress(done, of)
+	}
+}
 
 // apply returns the snapshot with the pods in addition.
 func (c *Change) apply(s *snapshot.Snapshot) (*snapshot.Snapshot, error) {

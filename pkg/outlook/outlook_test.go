@@ -2,6 +2,7 @@ package outlook_test
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -338,6 +339,24 @@ func TestCompare(t *testing.T) {
 	_, err := outlook.Compare(s, outlook.Rules{}, &outlook.Change{Pods: []snapshot.Pending{s.Pending[0]}}, time.Minute)
 	if err == nil || !strings.Contains(err.Error(), "add pods: pending[1]") {
 		t.Errorf("a pod that is there already gives the error %v", err)
+	}
+}
+
+// Each play is announced: one as things stand, and one with a change.
+func TestCompareSaysHowFarItIs(t *testing.T) {
+	s := drawn(t, "n1: g0 A100", func(*snapshot.Snapshot) {})
+	for _, test := range []struct {
+		pods []snapshot.Pending
+		want [][2]int
+	}{
+		{nil, [][2]int{{0, 1}}},
+		{[]snapshot.Pending{waiting("a/p", 10, 1, "")}, [][2]int{{0, 2}, {1, 2}}},
+	} {
+		var got [][2]int
+		change := &outlook.Change{Pods: test.pods, Progress: func(done, of int) { got = append(got, [2]int{done, of}) }}
+		if _, err := outlook.Compare(s, outlook.Rules{}, change, time.Minute); err != nil || !slices.Equal(got, test.want) {
+			t.Errorf("told %v, %v", got, err)
+		}
 	}
 }
 

@@ -13,8 +13,8 @@ import (
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/tandem-gpu/tandem/internal/kubectl/checks"
-	"github.com/tandem-gpu/tandem/internal/kubectl/connection"
 	"github.com/tandem-gpu/tandem/internal/kubectl/facts"
+	"github.com/tandem-gpu/tandem/internal/kubectl/progress"
 	"github.com/tandem-gpu/tandem/internal/kubectl/wording"
 )
 
@@ -58,7 +58,7 @@ that is missing. The exit code is 0 without findings or with notes alone, 3 with
 				return usage("--snapshot: doctor asks the cluster and reads no snapshot")
 			}
 			line := o.line()
-			f, err := o.facts(c.Context(), line.Step)
+			f, err := o.facts(c.Context(), line)
 			line.Close()
 			if err != nil {
 				return err
@@ -77,7 +77,7 @@ that is missing. The exit code is 0 without findings or with notes alone, 3 with
 }
 
 // facts reads the cluster of the kubeconfig.
-func (o *options) facts(ctx context.Context, step connection.Step) (*checks.Facts, error) {
+func (o *options) facts(ctx context.Context, line *progress.Line) (*checks.Facts, error) {
 	config, err := o.kubeconfigs().ClientConfig()
 	if err != nil {
 		return nil, fmt.Errorf("read kubeconfig: %w", err)
@@ -90,7 +90,17 @@ func (o *options) facts(ctx context.Context, step connection.Step) (*checks.Fact
 	if err != nil {
 		return nil, fmt.Errorf("ask the API server: %w", err)
 	}
-	return facts.Read(ctx, client, custom, &facts.Options{Namespace: o.scheduler.Namespace, Scheduler: o.scheduler.Name, Now: time.Now(), Step: step})
+	return facts.Read(ctx, client, custom, &facts.Options{
+		Namespace: o.scheduler.Namespace, Scheduler: o.scheduler.Name, Now: time.Now(), Step: counted(line),
+	})
+}
+
+// counted returns a step of which it is known how many there are.
+func counted(line *progress.Line) func(what string, done, of int) {
+	return func(what string, done, of int) {
+		line.Part(done, of)
+		line.Step(what)
+	}
 }
 
 // judge returns the exit code for findings as grave as a severity, nil for 0.

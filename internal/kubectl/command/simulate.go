@@ -63,7 +63,7 @@ PodGroups. Without either the answer is what comes as things stand. docs/guides/
 				return err
 			}
 			line.Step("playing the cluster on")
-			answer, err := s.answer(snap)
+			answer, err := s.answer(snap, line.Part)
 			line.Close()
 			if err != nil {
 				return err
@@ -95,14 +95,14 @@ func (s *simulation) checkFlags() error {
 }
 
 // answer plays the snapshot.
-func (s *simulation) answer(snap *snapshot.Snapshot) (*simulated, error) {
+func (s *simulation) answer(snap *snapshot.Snapshot, progress func(done, of int)) (*simulated, error) {
 	out := &simulated{Notes: []string{}}
 	present, notes, err := rulesOf("--present", s.present)
 	if err != nil {
 		return nil, err
 	}
 	out.Notes = append(out.Notes, notes...)
-	change := &outlook.Change{}
+	change := &outlook.Change{Progress: progress}
 	if s.config != "" {
 		if change.Rules, notes, err = rulesOf("--config", s.config); err != nil {
 			return nil, err

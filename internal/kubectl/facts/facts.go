@@ -27,8 +27,8 @@ type Options struct {
 	Namespace, Scheduler string
 	// Now is the time by which the lease is judged.
 	Now time.Time
-	// Step is told what is read now.
-	Step func(what string)
+	// Step is told what is read now, and how many of how many parts were read before.
+	Step func(what string, done, of int)
 }
 
 // reader reads the facts of one cluster.
@@ -42,15 +42,16 @@ type reader struct {
 // Read returns the facts of a cluster.
 func Read(ctx context.Context, client kubernetes.Interface, custom dynamic.Interface, o *Options) (*checks.Facts, error) {
 	r := &reader{client: client, custom: custom, ctx: ctx, f: &checks.Facts{Namespace: o.Namespace, Scheduler: o.Scheduler, Now: o.Now}}
-	for _, part := range []struct {
+	parts := []struct {
 		source checks.Source
 		read   func() error
 	}{
 		{checks.Server, r.server}, {checks.Nodes, r.nodes}, {checks.GPUNodes, r.gpuNodes}, {checks.Pods, r.pods}, {checks.Namespaces, r.namespaces},
 		{checks.Deployments, r.deployments}, {checks.DaemonSets, r.daemonSets}, {checks.Leases, r.lease},
 		{checks.Policies, r.policies}, {checks.Bindings, r.bindings},
-	} {
-		o.Step("reading " + string(part.source))
+	}
+	for done, part := range parts {
+		o.Step("reading "+string(part.source), done, len(parts))
 		switch err := part.read(); {
 		case apierrors.IsForbidden(err):
 			r.f.Refused = append(r.f.Refused, part.source)

@@ -33,7 +33,13 @@ func read(t *testing.T, pods []runtime.Object, verb, failing string, with error)
 	client.PrependReactor("*", "*", fail)
 	custom.PrependReactor("*", "*", fail)
 	var steps []string
-	f, err := facts.Read(t.Context(), client, custom, &facts.Options{Namespace: "tandem-system", Scheduler: "tandem-scheduler", Now: time.Unix(0, 0), Step: func(s string) { steps = append(steps, s) }})
+	step := func(s string, done, of int) {
+		if done != len(steps) || of != len(sources)+1 {
+			t.Errorf("%s: %d of %d are read before", s, done, of)
+		}
+		steps = append(steps, s)
+	}
+	f, err := facts.Read(t.Context(), client, custom, &facts.Options{Namespace: "tandem-system", Scheduler: "tandem-scheduler", Now: time.Unix(0, 0), Step: step})
 	return f, steps, err
 }
 
@@ -82,7 +88,7 @@ func TestExpiredList(t *testing.T) {
 			return true, &v1.NamespaceList{Items: []v1.Namespace{{ObjectMeta: metav1.ObjectMeta{Name: "b"}}}}, nil
 		})
 		custom := fakedynamic.NewSimpleDynamicClientWithCustomListKinds(runtime.NewScheme(), map[schema.GroupVersionResource]string{v1alpha1.GPUNodes: "GPUNodeList"})
-		f, err := facts.Read(t.Context(), client, custom, &facts.Options{Namespace: "tandem-system", Scheduler: "tandem-scheduler", Step: func(string) {}})
+		f, err := facts.Read(t.Context(), client, custom, &facts.Options{Namespace: "tandem-system", Scheduler: "tandem-scheduler", Step: func(string, int, int) {}})
 		switch {
 		case fails && (err == nil || !apierrors.IsResourceExpired(err)):
 			t.Errorf("expired %d times: %v", expires, err)
@@ -110,7 +116,7 @@ func TestPods(t *testing.T) {
 		return true, &v1.PodList{Items: []v1.Pod{*pod("tandem-system", "agent", v1.Container{}), *pod("a", "plugin", v1.Container{Image: "nvidia/k8s-device-plugin"})}}, nil
 	})
 	custom := fakedynamic.NewSimpleDynamicClientWithCustomListKinds(runtime.NewScheme(), map[schema.GroupVersionResource]string{v1alpha1.GPUNodes: "GPUNodeList"})
-	f, err := facts.Read(t.Context(), client, custom, &facts.Options{Namespace: "tandem-system", Scheduler: "tandem-scheduler", Step: func(string) {}})
+	f, err := facts.Read(t.Context(), client, custom, &facts.Options{Namespace: "tandem-system", Scheduler: "tandem-scheduler", Step: func(string, int, int) {}})
 	if err != nil {
 		t.Fatal(err)
 	}

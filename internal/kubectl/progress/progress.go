@@ -1,5 +1,5 @@
-// Package progress says on stderr what a command does and for how long it has done so, once the command takes longer than people
-// wait without a word.
+// Package progress says on stderr what a command does, how far it is, and how long it has taken and will still take, once the command takes
+// longer than people wait without a word.
 package progress
 
 import (
@@ -7,6 +7,8 @@ import (
 	"io"
 	"sync"
 	"time"
+
+	"github.com/tandem-gpu/tandem/internal/estimate"
 )
 
 // Patience is how long a command may take before it says what it does. A shorter one flickers in front of quick answers, with a
@@ -26,6 +28,9 @@ type Line struct {
 	doing  string
 	began  time.Time
 	number int
+	// share is the part of the counted steps that is done, since the first of them began.
+	share   float64
+	counted time.Time
 }
 
 // Start begins a line on a terminal. A nil writer stays silent. The caller ends the line by Close.
@@ -43,6 +48,18 @@ func (l *Line) Step(doing string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.doing, l.number = doing, l.number+1
+}
+
+// Part says that done of so many equal parts are done, whatever the steps are. The caller begins with 0: the time left is estimated by the
+// time from then on.
+func (l *Line) Part(done, of int) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if done <= 0 || of <= 0 || l.counted.IsZero() {
+		l.share, l.counted = 0, time.Now()
+		return
+	}
+	l.share = min(1, float64(done)/float64(of))
 }
 
 // Close wipes the line. It may be called again.
@@ -77,6 +94,18 @@ func (l *Line) write() bool {
 	if l.doing == "" {
 		return false
 	}
-	fmt.Fprintf(l.out, "\r\x1b[Kstep %d: %s, %d s so far", l.number, l.doing, int(time.Since(l.began).Seconds()))
+	fmt.Fprintf(l.out, "\r\x1b[Kstep %d: %s, %d s so far%s", l.number, l.doing, int(time.Since(l.began).Seconds()), l.rest())
 	return true
+}
+
+// rest writes how much of the counted steps is done, and how long the others will take.
+func (l *Line) rest() string {
+	if l.share == 0 {
+		return ""
+	}
+	text := fmt.Sprintf(", %d %% done", int(100*l.share))
+	if left := estimate.Words(l.share, time.Since(l.counted)); left != "" {
+		text += ", " + left
+	}
+	return text
 }
