@@ -54,8 +54,8 @@ var files = map[string]struct{ name, kind string }{
 const policy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; " +
 	"base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 
-// Handler serves the page at /, the moments of a source at /moments, and the picture of one at /picture?at=SECOND. All paths in the
-// page are relative: whoever serves it under a prefix strips that, and ends the prefix with a slash.
+// Handler serves the page at /, the moments of a source at /moments, the picture of one at /picture?at=SECOND, and why
+// a pod or a gang of it waits at /why?at=SECOND&pod=NAMESPACE/NAME or &gang=NAMESPACE/NAME. All paths in the page are relative: whoever serves it under a prefix strips that, and ends the prefix with a slash.
 func Handler(s Source) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		h := w.Header()
@@ -63,7 +63,7 @@ func Handler(s Source) http.Handler {
 		h.Set("X-Content-Type-Options", "nosniff")
 		h.Set("Referrer-Policy", "no-referrer")
 		h.Set("Cross-Origin-Resource-Policy", "same-origin")
-		h.Set("Cache-Control", "no-cache")
+		h.Set("Cache-Control", "no-cache, private")
 		if r.Method != http.MethodGet && r.Method != http.MethodHead {
 			h.Set("Allow", "GET, HEAD")
 			http.Error(w, "the map can be read only", http.StatusMethodNotAllowed)
@@ -92,6 +92,9 @@ func answer(r *http.Request, s Source) (kind string, body []byte, err error) {
 	}
 	var value any
 	switch r.URL.Path {
+	case "/why":
+		body, err = explained(r, s)
+		return "text/plain; charset=utf-8", body, err
 	case "/moments":
 		value, err = s.Moments(r.Context())
 	case "/picture":
@@ -109,15 +112,20 @@ func answer(r *http.Request, s Source) (kind string, body []byte, err error) {
 var errNoPath = errors.New("the map has no such path")
 
 func picture(r *http.Request, s Source) (*Picture, error) {
-	second, err := strconv.ParseInt(r.URL.Query().Get("at"), 10, 64)
-	if err != nil {
-		return nil, badRequest{fmt.Errorf("at: %q, legal is one of the seconds in moments", r.URL.Query().Get("at"))}
-	}
-	shot, err := s.At(r.Context(), second)
+	shot, err := shotAt(r, s)
 	if err != nil {
 		return nil, err
 	}
 	return Of(shot)
+}
+
+// shotAt returns the snapshot of the moment that a request names.
+func shotAt(r *http.Request, s Source) (*snapshot.Snapshot, error) {
+	second, err := strconv.ParseInt(r.URL.Query().Get("at"), 10, 64)
+	if err != nil {
+		return nil, badRequest{fmt.Errorf("at: %q, legal is one of the seconds in moments", r.URL.Query().Get("at"))}
+	}
+	return s.At(r.Context(), second)
 }
 
 // fail answers with an error. It gives the text of those that the caller can mend.
@@ -126,7 +134,7 @@ func fail(w http.ResponseWriter, err error) {
 	switch {
 	case errors.As(err, &bad):
 		http.Error(w, err.Error(), http.StatusBadRequest)
-	case errors.Is(err, ErrNoMoment), errors.Is(err, errNoPath):
+	case errors.Is(err, ErrNoMoment), errors.Is(err, errNoPath), errors.Is(err, errNotWaiting):
 		http.Error(w, err.Error(), http.StatusNotFound)
 	default:
 		http.Error(w, err.Error(), http.StatusServiceUnavailable)

@@ -35,6 +35,10 @@ func ask(h http.Handler, method, path string, header ...string) *httptest.Respon
 	for i := 0; i < len(header); i += 2 {
 		r.Header.Set(header[i], header[i+1])
 	}
+	return answered(h, r)
+}
+
+func answered(h http.Handler, r *http.Request) *httptest.ResponseRecorder {
 	w := httptest.NewRecorder()
 	h.ServeHTTP(w, r)
 	return w

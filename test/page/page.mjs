@@ -172,6 +172,35 @@ const checks = {
     assert.deepEqual(picture.answers[0].tiles, ['gpu-001/g2']);
     await close();
   },
+  async 'why: Enter on a gang that waits, at three widths, and at the time of the slider'() {
+    for (const width of [390, 900, 1600]) {
+      const { page, text, key, close } = await open(8, { viewport: { width, height: 800 } });
+      const seconds = await page.evaluate(async () => (await (await fetch('moments')).json()).seconds);
+      const answered = (i) => page.evaluate(async (s) => (await fetch(`why?at=${s}&gang=nlp/pretrain-7`)).text(), seconds.at(i));
+      const shown = async (want) => {
+        await page.waitForFunction((w) => document.getElementById('why')?.textContent === w, want);
+        const box = await page.locator('#why').boundingBox();
+        assert.ok(box.x >= 0 && box.x + box.width <= width, `at ${width} the answer is off the screen`);
+        assert.ok(await page.evaluate(() => document.documentElement.scrollWidth <= window.innerWidth), `at ${width} the page is wider than the screen`);
+      };
+      const now = await answered(-1), first = await answered(0);
+      assert.match(now, /^Gang nlp\/pretrain-7|nlp\/pretrain-7/);
+      assert.notEqual(now, first);
+      await page.focus('#waiting button');
+      await key('Enter');
+      await shown(now);
+      assert.equal(await page.evaluate(() => document.activeElement.id), 'details');
+      await page.fill('#time', '0');
+      await shown(first);
+      await page.evaluate(() => document.getElementById('details').focus());
+      await key('Escape');
+      assert.equal(await page.isVisible('#details'), false);
+      await page.click('#waiting li:nth-child(2) button');
+      await page.waitForFunction(() => document.getElementById('why')?.textContent.includes('vision/detector-a'));
+      assert.match(await text('details'), /^vision\/detector-a/);
+      await close();
+    }
+  },
   async 'dark by the preference of the system, and by the switch'() {
     const { page, close } = await open(8, { colorScheme: 'dark' });
     const corner = () => page.evaluate(() => {

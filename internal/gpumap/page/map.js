@@ -5,13 +5,13 @@ import { ago, bytes, make, note, pairs, rows, share, slots, tests } from './word
 const $ = (id) => document.getElementById(id);
 const state = {
   moments: { seconds: [] }, index: 0, follows: true, picture: undefined, nodes: [], plan: undefined, zoom: 0,
-  cursor: '', selected: '', marked: undefined, kept: new Map(), tag: '', wanted: 0, playing: 0,
+  cursor: '', selected: '', marked: undefined, kept: new Map(), answered: new Map(), tag: '', wanted: 0, playing: 0,
 };
 // Pictures that are kept for the slider: about 1 MB each at 1,000 GPUs.
 const mostKept = 24;
 const pause = { poll: 5000, frame: 400 };
 const canvas = $('map'), pen = canvas.getContext('2d', { alpha: false }), pane = $('pane');
-let first = true, dirty = false, listed = false;
+let first = true, dirty = false, listed = false, asking;
 
 const theme = () => themes[document.documentElement.dataset.theme];
 // --- data
@@ -261,7 +261,8 @@ function details(what) {
     const w = state.picture.waiting.find((x) => 'waiting:' + x.name === what);
     const title = make('h2', what.slice('waiting:'.length));
     if (!w) return box.replaceChildren(title, make('p', 'It does not wait at this time.'));
-    return box.replaceChildren(title, pairs([['asks for', slots(w.slots)], ['members', w.members || ''], ['waits', since(w).replace(', for ', '')], ['why', w.why]]), ...(w.details ?? []).map((d) => make('p', d)));
+    box.replaceChildren(title, pairs([['asks for', slots(w.slots)], ['members', w.members || ''], ['waits', since(w).replace(', for ', '')], ['why', w.why]]), ...(w.details ?? []).map((d) => make('p', d)), make('h2', 'What would help'));
+    return explain(box, w);
   }
   const node = state.picture.nodes.find((n) => what.startsWith(n.name + '/') && n.devices.some((d) => n.name + '/' + d.name === what));
   const d = node?.devices.find((x) => node.name + '/' + x.name === what);
@@ -272,6 +273,22 @@ function details(what) {
     ['slots', `${used} of ${d.slots} in use`], ['memory', bytes(d.memoryBytes) + (d.memoryUsedBytes === undefined ? '' : `, ${bytes(d.memoryUsedBytes)} in use`)],
     ['SM use', d.smPercent === undefined ? 'not measured' : d.smPercent + ' %'], ['NVLink', d.island ? `island ${d.island}` : ''], ['UUID', d.id],
   ]), ...d.slices.flatMap((s) => [make('h2', s.pod), share(s)]));
+}
+
+// explain adds the answer of kubectl tandem why about the shown moment. A later question ends the one before.
+function explain(box, w) {
+  asking?.abort();
+  const query = `why?at=${state.moments.seconds[state.index]}&${w.members ? 'gang' : 'pod'}=${encodeURIComponent(w.name)}`;
+  const answer = make('pre', state.answered.get(query) ?? 'Trying what would help …', { id: 'why', tabindex: '0', 'aria-live': 'polite' });
+  box.append(answer);
+  if (state.answered.has(query)) return;
+  asking = new AbortController();
+  fetch(query, { signal: asking.signal }).then(async (got) => {
+    const text = await got.text();
+    if (got.ok) state.answered.set(query, text);
+    if (state.answered.size > mostKept) state.answered.delete(state.answered.keys().next().value);
+    answer.textContent = got.ok ? text : `It could not be found out: ${text.trim() || got.statusText}`;
+  }).catch((err) => err.name === 'AbortError' || (answer.textContent = `It could not be found out: ${err.message}`));
 }
 
 // table shows the GPUs as text: for screen readers, and to copy.
