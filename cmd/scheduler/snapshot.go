@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"net"
 	"sync"
 
 	"github.com/spf13/cobra"
@@ -24,14 +25,19 @@ const snapshotPort = 10261
 // serving serves the scheduler's snapshots on a port of its own: nothing can be added to the server of kube-scheduler.
 type serving struct {
 	port    int
+	gpuMap  bool
 	command *cobra.Command
 	once    sync.Once
 }
 
-// wrap adds the flag to a scheduler's command. The command's own help shows none but its own flags.
+// mapFlag turns the GPU map on or off.
+const mapFlag = "snapshot-map"
+
+// wrap adds the flags to a scheduler's command. The command's own help shows none but its own flags.
 func (s *serving) wrap(c *cobra.Command) {
 	s.command = c
 	c.Flags().IntVar(&s.port, "snapshot-secure-port", snapshotPort, "")
+	c.Flags().BoolVar(&s.gpuMap, mapFlag, false, "")
 	help := c.HelpFunc()
 	c.SetHelpFunc(func(c *cobra.Command, args []string) {
 		help(c, args)
@@ -42,7 +48,11 @@ func (s *serving) wrap(c *cobra.Command) {
 func writeSnapshotHelp(w io.Writer) {
 	fmt.Fprintf(w, "\nSnapshot flags:\n\n      --snapshot-secure-port int\n"+
 		"                The port on which to serve GET %s by HTTPS, with the authentication, authorization and certificate of --secure-port.\n"+
-		"                If 0, the snapshot is not served. (default %d, and 0 with --secure-port=0)\n", snapshots.Path, snapshotPort)
+		"                If 0, the snapshot is not served. (default %d, and 0 with --secure-port=0)\n"+
+		"      --snapshot-map\n"+
+		"                Serve the GPU map, a web page, at %s on that port, to those who may get %s.\n"+
+		"                (default true where --bind-address is a loopback address, otherwise false)\n",
+		snapshots.Path, snapshotPort, snapshots.MapPath, snapshots.Path)
 }
 
 // with returns a factory that has the snapshots served from when it has made its plugin on.
@@ -63,6 +73,15 @@ func (s *serving) isWanted() bool {
 	return s.port != 0 && (s.command.Flags().Changed("snapshot-secure-port") || own == nil || own.Value.String() != "0")
 }
 
+// wantsMap reports whether the GPU map is served: where other machines reach the port, only when the flag asks for it.
+func (s *serving) wantsMap() bool {
+	if s.command.Flags().Changed(mapFlag) {
+		return s.gpuMap
+	}
+	bound := s.command.Flags().Lookup("bind-address")
+	return bound != nil && net.ParseIP(bound.Value.String()).IsLoopback()
+}
+
 func (s *serving) start(ctx context.Context, shares *gpushare.Plugin, room *machine.Machine, handle fwk.Handle) error {
 	lease, err := leaseOf(s.command)
 	if err != nil {
@@ -71,6 +90,7 @@ func (s *serving) start(ctx context.Context, shares *gpushare.Plugin, room *mach
 	return snapshots.Serve(ctx, snapshots.Options{
 		Sources:    snapshots.Sources{Shares: shares, Groups: room},
 		Connection: handle.KubeConfig(), Client: handle.ClientSet(), Port: s.port, Flags: s.command.Flags(), Lease: lease,
+		Map: s.wantsMap(),
 	})
 }
 

@@ -65,6 +65,23 @@ func TestSnapshotIsWanted(t *testing.T) {
 	}
 }
 
+// Other machines reach the map only when the flag turns it on.
+func TestMapIsWanted(t *testing.T) {
+	for flags, want := range map[string]bool{
+		"": false, "--bind-address=192.0.2.7": false, "--bind-address=::": false, "--bind-address=127.0.0.1": true, "--bind-address=::1": true,
+		"--snapshot-map": true, "--snapshot-map --bind-address=192.0.2.7": true, "--bind-address=127.0.0.1 --snapshot-map=false": false,
+	} {
+		c, s := app.NewSchedulerCommand(), &serving{}
+		s.wrap(c)
+		if err := c.ParseFlags(strings.Fields(flags)); err != nil {
+			t.Fatal(err)
+		}
+		if got := s.wantsMap(); got != want {
+			t.Errorf("with %q the map is wanted: %v", flags, got)
+		}
+	}
+}
+
 func TestHelpNamesTheFlag(t *testing.T) {
 	var out bytes.Buffer
 	c := command(newGates(), newCaches(func(error) {}))
@@ -73,7 +90,7 @@ func TestHelpNamesTheFlag(t *testing.T) {
 	if err := c.Help(); err != nil {
 		t.Fatal(err)
 	}
-	if !strings.Contains(out.String(), "--snapshot-secure-port") || !strings.Contains(out.String(), "--secure-port") {
+	if !strings.Contains(out.String(), "--snapshot-secure-port") || !strings.Contains(out.String(), "--snapshot-map") || !strings.Contains(out.String(), "--secure-port") {
 		t.Errorf("the help is:\n%s", out.String())
 	}
 }

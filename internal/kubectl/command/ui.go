@@ -19,12 +19,15 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/tandem-gpu/tandem/internal/gpumap"
+	"github.com/tandem-gpu/tandem/internal/gpumap/recording"
 	"github.com/tandem-gpu/tandem/internal/kubectl/progress"
-	"github.com/tandem-gpu/tandem/internal/kubectl/recording"
 )
 
 // leastInterval is the shortest time between two questions: the scheduler makes at most one snapshot a second.
 const leastInterval = time.Second
+
+// keptBytes bounds the snapshots that are kept: an hour of those of 5,000 full nodes, one each half a minute.
+const keptBytes = 300 << 20
 
 // ui is the GPU map in a browser, as the flags say.
 type ui struct {
@@ -77,7 +80,7 @@ func (u *ui) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	kept := recording.New(u.title(), u.file == "")
+	kept := recording.New(u.title(), u.file == "", keptBytes)
 	if err := kept.Add(s.At, raw); err != nil {
 		return err
 	}

@@ -15,7 +15,7 @@ import (
 	"time"
 
 	"github.com/tandem-gpu/tandem/internal/cluster/snapshotjson"
-	"github.com/tandem-gpu/tandem/internal/kubectl/recording"
+	"github.com/tandem-gpu/tandem/internal/gpumap/recording"
 	"github.com/tandem-gpu/tandem/pkg/snapshot"
 )
 
@@ -140,7 +140,7 @@ func TestUIFollows(t *testing.T) {
 	if got := u.title(); got != "cluster prod" {
 		t.Errorf("the title is %q", got)
 	}
-	kept := recording.New("", true)
+	kept := recording.New("", true, 1<<20)
 	ctx, stop := context.WithCancel(t.Context())
 	ended := make(chan struct{})
 	go func() { u.follow(ctx, kept); close(ended) }()

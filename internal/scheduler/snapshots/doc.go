@@ -2,7 +2,8 @@
 //
 // A snapshot is made when somebody asks, beside the scheduling, from the informers' caches and from what the plugins know between
 // two cycles. It holds a lock of the scheduling for the time of one node, pod or gang. Answers are served by the authentication
-// and authorisation of the API server. A caller sees the names in those namespaces whose pods it may list.
+// and authorisation of the API server. A caller sees the names in those namespaces whose pods it may list. The GPU map shows the
+// snapshots of the last hour by the same rights, where it is turned on.
 //
 // The words it adds to the glossary:
 //

@@ -36,16 +36,7 @@ func (h *handler) serve(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, "the snapshot can be read only", http.StatusMethodNotAllowed)
 		return
 	}
-	leads, holder, err := h.leads(r.Context())
-	switch {
-	case err != nil:
-		h.fail(w, r, err)
-		return
-	case !leads && holder == "":
-		http.Error(w, "this scheduler does not schedule now, and neither does another; ask again in a moment", http.StatusServiceUnavailable)
-		return
-	case !leads:
-		http.Error(w, fmt.Sprintf("this scheduler does not schedule, and so has no state: ask %s", holder), http.StatusServiceUnavailable)
+	if !h.answers(w, r) {
 		return
 	}
 	v, err := h.view(r)
@@ -54,6 +45,20 @@ func (h *handler) serve(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	writeView(w, r, v)
+}
+
+// answers reports whether this scheduler schedules. Where it does not, it has no state, and the answer says who has.
+func (h *handler) answers(w http.ResponseWriter, r *http.Request) bool {
+	leads, holder, err := h.leads(r.Context())
+	switch {
+	case err != nil:
+		h.fail(w, r, err)
+	case !leads && holder == "":
+		http.Error(w, "this scheduler does not schedule now, and neither does another; ask again in a moment", http.StatusServiceUnavailable)
+	case !leads:
+		http.Error(w, fmt.Sprintf("this scheduler does not schedule, and so has no state: ask %s", holder), http.StatusServiceUnavailable)
+	}
+	return err == nil && leads
 }
 
 // fail answers with 503: what failed is a question to the API server, which may succeed a moment later. The log has the reason.

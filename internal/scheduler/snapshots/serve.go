@@ -34,6 +34,8 @@ type Options struct {
 	Flags *pflag.FlagSet
 	// Lease says who schedules, nil without leader election.
 	Lease *Lease
+	// Map says that the GPU map is served too, to those who may get snapshots.
+	Map bool
 }
 
 // Serve serves snapshots until ctx ends. It returns once the port is open.
@@ -60,13 +62,27 @@ func Serve(ctx context.Context, o Options) error {
 	if err != nil {
 		return fmt.Errorf("serve snapshots: %w", err)
 	}
-	paths := mux.NewPathRecorderMux("tandem-scheduler")
-	paths.Handle(Path, &handler{store: c, asks: how.authorization.Authorizer, leads: turns.leads})
-	if _, _, err := how.serving.Serve(how.chain(paths), shutdown, ctx.Done()); err != nil {
+	h := &handler{store: c, asks: how.authorization.Authorizer, leads: turns.leads}
+	var m *gpuMap
+	if o.Map {
+		m = newMap(h)
+		go m.follow(ctx)
+	}
+	if _, _, err := how.serving.Serve(how.chain(paths(h, m)), shutdown, ctx.Done()); err != nil {
 		return fmt.Errorf("serve snapshots on port %d: %w", o.Port, err)
 	}
-	klog.FromContext(ctx).Info("Serving snapshots", "port", o.Port, "path", Path)
+	klog.FromContext(ctx).Info("Serving snapshots", "port", o.Port, "path", Path, "map", o.Map)
 	return nil
+}
+
+// paths serves the snapshot, and the map where there is one.
+func paths(h *handler, m *gpuMap) http.Handler {
+	all := mux.NewPathRecorderMux("tandem-scheduler")
+	all.Handle(Path, h)
+	if m != nil {
+		all.HandlePrefix(MapPath, m)
+	}
+	return all
 }
 
 // shutdown is how long requests under way may take when the scheduler ends.

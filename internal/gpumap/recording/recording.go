@@ -1,6 +1,6 @@
 // Package recording keeps the snapshots of the last hour that a scheduler gave, for the time slider of the GPU map.
 //
-// It asks nobody for snapshots, and shows nothing: package command adds them, and package gpumap serves the page.
+// It asks nobody for snapshots, and shows nothing: kubectl tandem ui and the scheduler add them, and package gpumap serves the page.
 package recording
 
 import (
@@ -18,13 +18,8 @@ import (
 	"github.com/tandem-gpu/tandem/pkg/snapshot"
 )
 
-const (
-	// Keep is how long a snapshot is kept after it was followed by another one.
-	Keep = time.Hour
-	// mostBytes bounds the memory of all snapshots, compressed. One of 5,000 full nodes takes some 2.3 MB: the bound is an hour of them, one
-	// each half a minute. With less, the slider of a large cluster goes back less than an hour.
-	mostBytes = 300 << 20
-)
+// Keep is how long a snapshot is kept after it was followed by another one.
+const Keep = time.Hour
 
 // Recording is a source of the GPU map. Several goroutines may use it.
 type Recording struct {
@@ -43,13 +38,14 @@ type moment struct {
 	zipped []byte
 }
 
-// New returns an empty recording with a title for the page. Live says that snapshots will be added until the end.
-func New(title string, live bool) *Recording {
+// New returns an empty recording with a title for the page. Live says that snapshots will be added until the end. All snapshots together,
+// compressed, take at most so many bytes, and the last one what it needs. One of 5,000 full nodes takes some 2.3 MB: with a small bound,
+// the slider of a large cluster goes back less than an hour.
+func New(title string, live bool, mostBytes int) *Recording {
 	return &Recording{title: title, live: live, most: mostBytes}
 }
 
-// Add keeps the JSON of a snapshot that shows the state since a time. One that is not later than the last takes its place: the scheduler
-// has changed its state within the second, or another scheduler leads, whose clock is behind.
+// Add keeps the JSON of a snapshot that shows the state since a time.
 func (r *Recording) Add(at time.Time, raw []byte) error {
 	var b bytes.Buffer
 	w := gzip.NewWriter(&b)
@@ -60,7 +56,14 @@ func (r *Recording) Add(at time.Time, raw []byte) error {
 	if err != nil {
 		return fmt.Errorf("keep snapshot: %w", err)
 	}
-	added := moment{at.Unix(), b.Bytes()}
+	r.AddCompressed(at, b.Bytes())
+	return nil
+}
+
+// AddCompressed keeps the JSON of a snapshot, compressed by gzip, that shows the state since a time. One that is not later than the last
+// takes its place: the scheduler has changed its state within the second, or another scheduler leads, whose clock is behind.
+func (r *Recording) AddCompressed(at time.Time, zipped []byte) {
+	added := moment{at.Unix(), zipped}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if n := len(r.kept); n > 0 && added.second <= r.kept[n-1].second {
@@ -71,7 +74,6 @@ func (r *Recording) Add(at time.Time, raw []byte) error {
 	r.kept = append(r.kept, added)
 	r.bytes += len(added.zipped)
 	r.forget()
-	return nil
 }
 
 // forget removes what is too old or too much. The last snapshot stays.

@@ -47,7 +47,7 @@ func names(t *testing.T, r *Recording) (all []string) {
 // Each snapshot can be seen until an hour after it was followed by the next one; the last one always. A state without changes for hours is one
 // moment.
 func TestKeepsAnHour(t *testing.T) {
-	r := New("a cluster", true)
+	r := New("a cluster", true, 1<<30)
 	if got := names(t, r); len(got) != 0 {
 		t.Errorf("an empty recording has %v", got)
 	}
@@ -78,7 +78,7 @@ func TestKeepsAnHour(t *testing.T) {
 
 // A snapshot of the same second, or of a scheduler whose clock is behind, takes the place of the last one.
 func TestTimesAscend(t *testing.T) {
-	r := New("", true)
+	r := New("", true, 1<<30)
 	add(t, r, 0, "a")
 	add(t, r, time.Minute, "b")
 	add(t, r, time.Minute, "c")
@@ -91,10 +91,10 @@ func TestTimesAscend(t *testing.T) {
 
 // Snapshots take no more memory than is allowed, and the last one stays.
 func TestBoundsItsMemory(t *testing.T) {
-	r := New("", true)
+	one := New("", true, 1<<30)
+	add(t, one, 0, "n0")
+	r := New("", true, 3*one.bytes+one.bytes/2)
 	add(t, r, 0, "n0")
-	each := r.bytes
-	r.most = 3*each + each/2
 	for i := 1; i < 20; i++ {
 		add(t, r, time.Duration(i)*time.Second, fmt.Sprint("n", i%10))
 		sum := 0
