@@ -54,6 +54,23 @@ func (m *Mix) Of(n *vgpu.Node, free []vgpu.Use, room vgpu.Room) Loss {
 	return loss
 }
 
+// ByDevice returns the part of each device in the Lost of Of, in milli-GPU × weight: the parts add up to it.
+//
+// Example: of the two devices in the example of Of, the first has 2·400 + 400, the second 1000.
+func (m *Mix) ByDevice(n *vgpu.Node, free []vgpu.Use, room vgpu.Room) []int64 {
+	lost := make([]int64, len(free))
+	for k := range m.kinds {
+		kind := &m.kinds[k]
+		runs := kind.Slots > 0 && kind.MilliCPU <= room.MilliCPU && kind.Memory <= room.Memory
+		for i := range lost {
+			if !runs || !m.uses(k, n, free, i) {
+				lost[i] += kind.Weight * milli(free[i].Slots, n.Devices()[i].Slots)
+			}
+		}
+	}
+	return lost
+}
+
 // Idle returns the milli-GPU of the free slots, rounded down for each device.
 func Idle(n *vgpu.Node, free []vgpu.Use) int64 {
 	idle := int64(0)
@@ -74,24 +91,27 @@ func milli(k, of vgpu.Slots) int64 {
 // usable returns the milli-GPU on devices that kind k can use, 0 where they are too few to run it. The second result is
 // the milli-GPU of one request, the largest on unlike devices.
 func (m *Mix) usable(k int, n *vgpu.Node, free []vgpu.Use) (sum, size int64) {
-	slots, models := m.kinds[k].Slots, m.models[k]
+	slots := m.kinds[k].Slots
 	devices := n.Devices()
 	for i := range devices {
-		d := &devices[i]
-		switch {
-		case models != nil && !slices.Contains(models, d.Model):
-			continue
-		case slots <= d.Slots:
-			if free[i].Slots < slots {
-				continue
-			}
-		case slots%d.Slots != 0 || wholeLike(n, free, i) < int64(slots/d.Slots):
-			continue
+		if m.uses(k, n, free, i) {
+			sum += milli(free[i].Slots, devices[i].Slots)
+			size = max(size, milli(slots, devices[i].Slots))
 		}
-		sum += milli(free[i].Slots, d.Slots)
-		size = max(size, milli(slots, d.Slots))
 	}
 	return sum, size
+}
+
+// uses reports whether kind k can use what is free of device i.
+func (m *Mix) uses(k int, n *vgpu.Node, free []vgpu.Use, i int) bool {
+	slots, models, d := m.kinds[k].Slots, m.models[k], &n.Devices()[i]
+	switch {
+	case models != nil && !slices.Contains(models, d.Model):
+		return false
+	case slots <= d.Slots:
+		return free[i].Slots >= slots
+	}
+	return slots%d.Slots == 0 && wholeLike(n, free, i) >= int64(slots/d.Slots)
 }
 
 // wholeLike counts the wholly free devices of the shape of device i, 0 where device i itself is not.

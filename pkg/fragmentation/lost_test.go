@@ -1,6 +1,7 @@
 package fragmentation_test
 
 import (
+	"slices"
 	"testing"
 
 	"github.com/tandem-gpu/tandem/internal/testkit"
@@ -168,6 +169,14 @@ func TestOf(t *testing.T) {
 				t.Errorf("lost %d, want %d", got, tc.want.Lost)
 			}
 		})
+	}
+}
+
+func TestByDevice(t *testing.T) {
+	n := drawn(t, "n1 cpu=3: g0 A100 [a:6] | g1 A100")
+	got := mixOf(t, "slots=5 cpu=2 weight=2\nslots=20 weight=1").ByDevice(n, freeOf(n), n.Room())
+	if want := []int64{2*400 + 400, 1000}; !slices.Equal(got, want) {
+		t.Errorf("the devices lose %v, want %v", got, want)
 	}
 }
 

@@ -75,6 +75,23 @@ func TestTwinProperty(t *testing.T) {
 	})
 }
 
+// TestByDeviceProperty: the parts of the devices add up to the loss, and each is from 0 to what is idle there.
+func TestByDeviceProperty(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		n, m := randomNode(t, 5), testkit.RandomMix(t)
+		free, sum := freeOf(n), int64(0)
+		for i, lost := range m.ByDevice(n, free, n.Room()) {
+			if idle := 1000 * int64(free[i].Slots) / int64(n.Devices()[i].Slots); lost < 0 || lost > idle*m.Weight() {
+				t.Fatalf("device %d loses %d of %d times %d", i, lost, idle, m.Weight())
+			}
+			sum += lost
+		}
+		if want := m.Of(n, free, n.Room()).Lost; sum != want {
+			t.Fatalf("the devices lose %d, the node %d", sum, want)
+		}
+	})
+}
+
 // TestBoundsProperty: what is lost and what is starved are together at most what is idle, in any mix; all of it is lost to
 // a mix of pods without GPUs.
 func TestBoundsProperty(t *testing.T) {
