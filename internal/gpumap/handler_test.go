@@ -143,7 +143,7 @@ func TestPictureKeys(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, key := range []string{"owners", "models", "nodes", "waiting", "waitingLeftOut", "answers", "devices", "slices", "smPercent", "slowdownMilli", "island", "held", "idle"} {
+	for _, key := range []string{"owners", "models", "nodes", "waiting", "waitingLeftOut", "answers", "devices", "slices", "smPercent", "slowdownMilli", "island", "held", "idle", "freeMilliGPU", "lostMilliGPU"} {
 		if !strings.Contains(string(raw), `"`+key+`":`) {
 			t.Errorf("the picture has no %s", key)
 		}

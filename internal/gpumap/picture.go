@@ -61,6 +61,10 @@ type Device struct {
 	// SMPercent and MemoryUsedBytes are absent where nothing was measured.
 	SMPercent       *int        `json:"smPercent,omitempty"`
 	MemoryUsedBytes *vgpu.Bytes `json:"memoryUsedBytes,omitempty"`
+	// FreeMilliGPU is what a pod of priority 0 may take, and LostMilliGPU what of it the usual requests cannot use, by the measure of package
+	// fragmentation, rounded down. LostMilliGPU is absent where no pod says what is usual, and on nodes that take no pods.
+	FreeMilliGPU vgpu.MilliGPU  `json:"freeMilliGPU"`
+	LostMilliGPU *vgpu.MilliGPU `json:"lostMilliGPU,omitempty"`
 	// Slices side by side, the lowest first; what they leave of Slots is free.
 	Slices []Slice `json:"slices"`
 }
@@ -103,8 +107,14 @@ func Of(s *snapshot.Snapshot) (*Picture, error) {
 	for i, o := range owners {
 		places[o.Namespace] = i
 	}
+	usual, err := usualOf(s)
+	if err != nil {
+		return nil, fmt.Errorf("draw snapshot: %w", err)
+	}
 	for i := range s.Nodes {
-		n := nodeOf(&s.Nodes[i], ledgers[s.Nodes[i].Name], places)
+		ledger := ledgers[s.Nodes[i].Name]
+		n := nodeOf(&s.Nodes[i], ledger, places)
+		n.lose(ledger, usual)
 		for k := range n.Devices {
 			p.Models = append(p.Models, n.Devices[k].Model)
 		}

@@ -2,6 +2,7 @@ package gpumap_test
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -111,6 +112,45 @@ room: No node has room for a pod of 8, 4, 2 or 1 whole GPUs. CPU and memory of t
 `
 	if diff := cmp.Diff(want, says(&snapshot.Snapshot{Source: snapshot.FromSimulator})); diff != "" {
 		t.Errorf("answers of an empty cluster (-want +got):\n%s", diff)
+	}
+}
+
+// TestLost: pods of 2, 3 and 4 slots are usual. The slot that is left of a serves none of them, and c serves all; a fourth pod asks for two
+// whole GPUs, which no node has. Sick GPUs and nodes that take no pods have nothing to lose.
+func TestLost(t *testing.T) {
+	type row struct{ free, lost vgpu.MilliGPU }
+	rows := func(s *snapshot.Snapshot) (all []row) {
+		for _, n := range picture(t, s).Nodes {
+			for _, d := range n.Devices {
+				r := row{d.FreeMilliGPU, -1}
+				if d.LostMilliGPU != nil {
+					r.lost = *d.LostMilliGPU
+				}
+				all = append(all, r)
+			}
+		}
+		return all
+	}
+	s := small()
+	if want, got := []row{{100, 100}, {0, 0}, {1000, 0}, {0, -1}}, rows(s); !slices.Equal(got, want) {
+		t.Errorf("free and lost %v, want %v", got, want)
+	}
+	s.Pending = []snapshot.Pending{{
+		Name: snapshot.Name{Namespace: "team-a", Name: "large", UID: "u"}, Since: at,
+		Request: &snapshot.Request{Containers: []snapshot.ContainerRequest{{Name: "main", Kind: "app", Slots: 20, MemoryBytes: 1}}},
+	}}
+	if want, got := []row{{100, 100}, {0, 0}, {1000, 250}, {0, -1}}, rows(s); !slices.Equal(got, want) {
+		t.Errorf("beside a pod of two GPUs, free and lost %v, want %v", got, want)
+	}
+	s.Pending[0].Request.Containers[0].Kind = "init" // a second container at another time: the pod asks for 20 at most, as before
+	s.Pending[0].Request.Containers = append(s.Pending[0].Request.Containers, snapshot.ContainerRequest{Name: "then", Kind: "app", Slots: 10, MemoryBytes: 1})
+	if want, got := []row{{100, 100}, {0, 0}, {1000, 250}, {0, -1}}, rows(s); !slices.Equal(got, want) {
+		t.Errorf("beside one with an init container, free and lost %v, want %v", got, want)
+	}
+	s = small()
+	s.Nodes[0].Pods, s.Nodes[0].Holds = []snapshot.Pod{}, []snapshot.Hold{}
+	if want, got := []row{{1000, -1}, {0, -1}, {1000, -1}, {0, -1}}, rows(s); !slices.Equal(got, want) {
+		t.Errorf("without pods, free and lost %v, want %v", got, want)
 	}
 }
 
@@ -245,7 +285,7 @@ func fill(t *rapid.T, c *vgpu.Cluster) {
 
 // checkRow holds the row of a node against its ledger, and counts the slices.
 func checkRow(t *rapid.T, n *vgpu.Node, row *gpumap.Node) int {
-	slices := 0
+	drawn := 0
 	for k, d := range row.Devices {
 		end := vgpu.Slots(0)
 		for _, s := range d.Slices {
@@ -253,8 +293,11 @@ func checkRow(t *rapid.T, n *vgpu.Node, row *gpumap.Node) int {
 				t.Fatalf("%s/%s: a slice begins at %d, the one before ends at %d", row.Name, d.Name, s.From, end)
 			}
 			if end = s.To; !s.Held {
-				slices++
+				drawn++
 			}
+		}
+		if lost := d.LostMilliGPU; lost != nil && (*lost < 0 || *lost > d.FreeMilliGPU) {
+			t.Fatalf("%s/%s: %d of %d free are lost", row.Name, d.Name, *lost, d.FreeMilliGPU)
 		}
 		if used := n.Used(k).Slots; end < used {
 			t.Fatalf("%s/%s: %d slots are drawn, %d in use", row.Name, d.Name, end, used)
@@ -272,5 +315,5 @@ func checkRow(t *rapid.T, n *vgpu.Node, row *gpumap.Node) int {
 	if w := row.WholeGPUs; w > 0 && !fits(w) || w < len(row.Devices) && fits(w+1) {
 		t.Fatalf("%s: the row says that %d whole GPUs fit", row.Name, w)
 	}
-	return slices
+	return drawn
 }

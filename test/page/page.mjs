@@ -201,6 +201,25 @@ const checks = {
       await close();
     }
   },
+  async 'colour by fragmentation, at three widths'() {
+    for (const width of [390, 900, 1600]) {
+      const { page, picture, text, key, close } = await open(100, { viewport: { width, height: 800 } });
+      await page.selectOption('#colour', 'free');
+      await settled(page);
+      const free = await inks(page);
+      await page.selectOption('#colour', 'fragments');
+      await settled(page);
+      assert.ok((await inks(page)) > free, `at ${width} the parts that are lost have no colours`);
+      assert.match(await text('legend'), /0 %50 %100 % of the free GPU is lost to usual requests/);
+      assert.ok(await page.evaluate(() => document.documentElement.scrollWidth <= window.innerWidth), `at ${width} the page is wider than the screen`);
+      const some = tiles(picture).find((d) => d.lostMilliGPU > 0 && d.lostMilliGPU < d.freeMilliGPU);
+      await page.fill('#text', some.name);
+      await key('Enter');
+      await key('Enter');
+      assert.match(await text('details'), new RegExp(`^${some.name}.*lost${(some.lostMilliGPU / 1000).toFixed(2)} GPU of what is free`));
+      await close();
+    }
+  },
   async 'dark by the preference of the system, and by the switch'() {
     const { page, close } = await open(8, { colorScheme: 'dark' });
     const corner = () => page.evaluate(() => {

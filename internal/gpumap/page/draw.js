@@ -96,13 +96,16 @@ export function amount(slice, colour) {
   }
 }
 
+// lost returns what part of the free GPU the usual requests cannot use, from 0 to 1, and undefined where that is not known or nothing is free.
+const lost = (d) => (d.lostMilliGPU === undefined || !d.freeMilliGPU ? undefined : d.lostMilliGPU / d.freeMilliGPU);
+
 // fill returns the colours of a slice and of the text on it, and whether its value is not known.
 function fill(slice, colour, theme) {
   if (colour === 'owner') {
     const c = ownerColour(slice.owner);
     return { back: c, text: c === '#0072B2' ? '#ffffff' : '#000000' };
   }
-  if (colour === 'free') return { back: theme.busy, text: '#000000' };
+  if (colour === 'free' || colour === 'fragments') return { back: theme.busy, text: '#000000' };
   const v = amount(slice, colour);
   if (v === undefined) return { back: theme.free, text: theme.front, unknown: true };
   if (colour === 'idle') return v ? { back: '#E69F00', text: '#000000' } : { back: theme.busy, text: '#000000' };
@@ -178,7 +181,10 @@ function drawTile(g, t, p, look) {
   const { theme, colour } = look, d = t.device;
   g.globalAlpha = look.dim(t) ? 0.18 : 1;
   g.fillStyle = colour === 'free' && d.healthy && !t.node.problem ? scale(0.75, theme) : theme.free;
+  const part = colour === 'fragments' ? lost(d) : undefined;
+  if (part !== undefined) g.fillStyle = scale(part, theme);
   g.fillRect(t.x, t.y, p.w, p.h);
+  if (colour === 'fragments' && part === undefined) hatch(g, t.x, t.y, p.w, p.h, theme.weak, 8);
   for (const s of d.slices) drawSlice(g, t, s, p, look);
   g.strokeStyle = theme.weak;
   g.lineWidth = 1;
@@ -198,11 +204,12 @@ function drawTile(g, t, p, look) {
   }
   if (p.h >= 44) {
     const used = d.slices.reduce((sum, s) => sum + s.to - s.from, 0);
-    g.fillStyle = d.slices.length ? theme.weak : theme.front;
+    const over = part === undefined ? theme.weak : theme.dark === part < 0.5 ? '#ffffff' : '#000000';
+    g.fillStyle = part !== undefined ? over : d.slices.length ? theme.weak : theme.front;
     const free = Math.max(0, d.slots - used);
     const from = t.x + (p.w * Math.min(used, d.slots)) / d.slots;
     if (free && from + 40 < t.x + p.w) g.fillText(`${free} free`, from + 4, t.y + 14);
-    g.fillStyle = theme.weak;
+    g.fillStyle = over;
     if (p.h >= 56 && d.slices.length === 0) g.fillText(d.model, t.x + 4, t.y + p.h - 6, p.w - 8);
   }
   g.globalAlpha = 1;
@@ -264,12 +271,15 @@ export function legendOf(colour, namespaces, t) {
     entries.push([{ colour: '#E69F00', idle: true }, 'allocated, idle'], [{ colour: t.busy }, 'in use'], [{ unknown: true }, 'not measured']);
   } else if (colour === 'free') {
     entries.push([{ colour: scale(0.75, t) }, 'free'], [{ colour: t.busy }, 'allocated']);
+  } else if (colour === 'fragments') {
+    ['0 %', '50 %', '100 % of the free GPU is lost to usual requests'].forEach((w, i) => entries.push([{ colour: scale(i / 2, t) }, w]));
+    entries.push([{ colour: t.busy }, 'allocated'], [{ unknown: true }, 'nothing is free, or no request is usual']);
   } else {
     const words = { use: ['0 %', '50 %', '100 % of the SMs'], memory: ['0 %', '50 %', '100 % of its share'], slowdown: ['1.00×', '1.50×', '2.00× or more'] }[colour];
     words.forEach((w, i) => entries.push([{ colour: scale(i / 2, t) }, w]));
     entries.push([{ unknown: true }, colour === 'slowdown' ? 'not predicted' : 'not measured']);
   }
-  if (colour !== 'free') entries.push([{}, 'free']);
+  if (colour !== 'free' && colour !== 'fragments') entries.push([{}, 'free']);
   entries.push([{ sick: true }, 'sick'], [{ colour: t.busy, held: true }, 'kept for a pod']);
   return entries;
 }

@@ -1,6 +1,6 @@
 // The page of the GPU map: fetches pictures, and reacts to people. draw.js draws, words.js describes.
 import { at, beside, draw, legendOf, place, swatch, themes } from './draw.js';
-import { ago, bytes, make, note, pairs, rows, share, slots, tests } from './words.js';
+import { ago, bytes, gpus, make, note, pairs, rows, share, slots, tests } from './words.js';
 
 const $ = (id) => document.getElementById(id);
 const state = {
@@ -271,6 +271,7 @@ function details(what) {
   box.replaceChildren(make('h2', what), pairs([
     ['model', d.model], ['health', d.healthy ? 'healthy' : `sick${d.reason ? ': ' + d.reason : ''}`], ['node', node.problem ? `takes no pods: ${node.problem}` : ''],
     ['slots', `${used} of ${d.slots} in use`], ['memory', bytes(d.memoryBytes) + (d.memoryUsedBytes === undefined ? '' : `, ${bytes(d.memoryUsedBytes)} in use`)],
+    ['free', d.freeMilliGPU ? gpus(d.freeMilliGPU) + ' GPU' : ''], ['lost', d.lostMilliGPU === undefined || !d.freeMilliGPU ? '' : `${gpus(d.lostMilliGPU)} GPU of what is free, to usual requests`],
     ['SM use', d.smPercent === undefined ? 'not measured' : d.smPercent + ' %'], ['NVLink', d.island ? `island ${d.island}` : ''], ['UUID', d.id],
   ]), ...d.slices.flatMap((s) => [make('h2', s.pod), share(s)]));
 }

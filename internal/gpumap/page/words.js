@@ -21,6 +21,7 @@ export function ago(s) {
 }
 
 export const bytes = (n) => (n >= 2 ** 30 ? (n / 2 ** 30).toFixed(1).replace('.0', '') + ' GiB' : Math.round(n / 2 ** 20) + ' MiB');
+export const gpus = (milli) => (milli / 1000).toFixed(2);
 export const slots = (n) => `${n} slot${n === 1 ? '' : 's'}`;
 
 // note returns what a slice says beside its name.
