@@ -124,7 +124,7 @@ func (g *group) with(members int, s *Setup, at time.Duration) *gang.Group {
 // on returns the cluster as the gang sees it.
 func (g *group) on(c *vgpu.Cluster) *gang.Cluster {
 	h := g.history
-	return &gang.Cluster{
+	seen := &gang.Cluster{
 		Nodes: c.Nodes(), Levels: g.levels,
 		Hosts: func(node int) vgpu.Room { return h.rooms[node] },
 		Host: func(uid vgpu.UID, _ string) vgpu.Room {
@@ -134,6 +134,8 @@ func (g *group) on(c *vgpu.Cluster) *gang.Cluster {
 			return vgpu.Room{}
 		},
 	}
+	h.setup.admission(seen)
+	return seen
 }
 
 // requestAt returns the request of a pod if it starts at a time: with its end where it declares one.
@@ -241,7 +243,7 @@ func (h *History) prepare(g *group, m *measure) {
 	}
 	least := make([]vgpu.MilliGPU, 0, len(g.jobs))
 	for rank, job := range g.jobs {
-		g.want.Members[rank].Rank = rank
+		g.want.Members[rank].Rank, g.want.Members[rank].Kind = rank, h.setup.Jobs[job].Class
 		least = append(least, m.least(&h.setup.Jobs[job].Request))
 	}
 	slices.Sort(least)

@@ -241,7 +241,7 @@ func (h *History) Refusals() (map[int]*Refusal, error) {
 	return all, h.explain(func(p *replay, e *entry) error {
 		if h.groupOf[e.job] == nil {
 			r := h.setup.requestAt(e.job, e.at)
-			all[e.job] = Explain(p.cluster.Nodes(), &r)
+			all[e.job] = Explain(h.setup.admitting(e.job, p.cluster.Nodes()), &r)
 		}
 		return nil
 	})

@@ -61,7 +61,7 @@ func (p *replay) pending(job int, at time.Duration) (vgpu.MapPending, error) {
 		}
 		return out, err
 	}
-	if refusal := Explain(p.cluster.Nodes(), &r); refusal != nil {
+	if refusal := Explain(p.history.setup.admitting(job, p.cluster.Nodes()), &r); refusal != nil {
 		out.Reason = refusal.String()
 	}
 	return out, nil

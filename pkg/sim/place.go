@@ -18,7 +18,7 @@ func (e *engine) try(job int) (bool, error) {
 		return e.tryGroup(g, false)
 	}
 	r := e.request(job)
-	n := e.choose(&r)
+	n := e.choose(job, &r)
 	if n == nil {
 		return false, nil
 	}
@@ -92,7 +92,7 @@ func (e *engine) schedule(job int) error {
 
 // choose returns the node with the highest score of those that have room for the pod, the first by name among equals;
 // nil when it fits nowhere. A pod without GPUs goes to a node without GPUs where it can, as the scheduler has it.
-func (e *engine) choose(r *vgpu.Request) *vgpu.Node {
+func (e *engine) choose(job int, r *vgpu.Request) *vgpu.Node {
 	nodes := e.cluster.Nodes()
 	for i, n := range nodes {
 		if !e.ranking.Has(e.states[i]) {
@@ -103,7 +103,7 @@ func (e *engine) choose(r *vgpu.Request) *vgpu.Node {
 	var best *vgpu.Node
 	top, spared := int64(0), false
 	for i, n := range nodes {
-		if !r.Host.Within(n.Room()) {
+		if !r.Host.Within(n.Room()) || !e.setup.admits(job, n.Name()) {
 			continue
 		}
 		s := scores.Of(n, e.states[i], r)
@@ -181,7 +181,7 @@ func kindsOf(h *History) []int {
 			containers[c].Name = ""
 		}
 		r.Containers, r.UID, r.Pod, r.Ends = containers, "", "", 0
-		numbers[i] = number(fmt.Sprintf("%+v", r))
+		numbers[i] = number(fmt.Sprintf("class %d %+v", jobs[i].Class, r))
 	}
 	for _, g := range h.groups {
 		var members []int

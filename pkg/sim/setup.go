@@ -31,6 +31,8 @@ type Job struct {
 	Checkpoint time.Duration
 	// Budget of the pod, nil for none.
 	Budget *Budget
+	// Class is the number by which Setup.Admits knows the job: the same nodes admit all jobs of one class.
+	Class int
 	// After is the UID of a job after whose end this one arrives, "" for none: Arrive counts from that end then. A gang comes after
 	// one job, the same for all its members, and others come after the first member of a gang. Jobs after one that does not end never
 	// arrive, and count as waiting.
@@ -88,6 +90,9 @@ type Setup struct {
 	Policy placement.Policy
 	// Queue says what becomes of a pod that does not fit.
 	Queue Queue
+	// Admits reports whether a node may take the jobs of a class, apart from its devices and its room; nil admits all jobs on all
+	// nodes. It gives the same answer throughout a run. Runs with preemption or elastic gangs have none.
+	Admits func(class int, node string) bool
 	// Mix is the requests that usually arrive, all of them, for the policies that use them and for the measure of
 	// fragmentation. nil means that the run learns them from the pods as they arrive.
 	Mix *fragmentation.Mix
@@ -140,6 +145,9 @@ func (s *Setup) validate() error {
 		}
 	}
 	if err := s.validateOrder(seen); err != nil {
+		return err
+	}
+	if err := s.validateAdmission(); err != nil {
 		return err
 	}
 	if err := s.validatePreemption(); err != nil {

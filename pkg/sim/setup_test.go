@@ -36,6 +36,9 @@ func TestRunRefusesBrokenSetups(t *testing.T) {
 	}{
 		{"no nodes", func(s *sim.Setup) { s.Nodes = nil }, "run simulation: the cluster has no nodes"},
 		{"a node twice", func(s *sim.Setup) { s.Nodes = append(s.Nodes, s.Nodes[0]) }, "run simulation: make cluster: node n1 appears twice"},
+		{"admission with preemption", func(s *sim.Setup) {
+			s.Queue, s.Preemption.Policy, s.Admits = sim.Skip, sim.PreemptTandem, func(int, string) bool { return true }
+		}, "run simulation: nodes admit some jobs only, which is legal without preemption only"},
 		{"unknown queue", func(s *sim.Setup) { s.Queue = 3 }, "run simulation: unknown queue 3, known are drop, fifo, skip"},
 		{"a UID twice", func(s *sim.Setup) { s.Jobs[1].Request.UID = "a" }, `run simulation: job 1 (pod b): UID "a" is that of job 0 too`},
 		{"a UID of a pod that is there", func(s *sim.Setup) {

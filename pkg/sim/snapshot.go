@@ -103,7 +103,7 @@ func (p *replay) addWaiting(s *snapshot.Snapshot, at time.Duration) {
 				Since: instant(h.Outcomes[job].Arrived),
 			}
 			if waits.Gang == nil && p.kept[job] == nil {
-				waits.Refused = refusedOn(p.cluster.Nodes(), &r)
+				waits.Refused = refusedOn(h.setup.admitting(job, p.cluster.Nodes()), &r)
 			}
 			s.Pending = append(s.Pending, waits)
 		}
