@@ -107,50 +107,70 @@ func bound(pods []outlook.Wait) int {
 	return n
 }
 
+// column is one column of the table: the figures of a moment, and what came until then, nil for now.
+type column struct {
+	head string
+	*outlook.Figures
+	until *outlook.Outlook
+}
+
+// rows are the rows of the table that are about a moment.
+var rows = []struct {
+	name string
+	cell func(c *column) string
+}{
+	{"GPUs in use", func(c *column) string { return fmt.Sprintf("%d of %d", c.GPUsInUse, c.GPUs) }},
+	{"slots free", func(c *column) string { return fmt.Sprintf("%d of %d", c.FreeSlots, c.Slots) }},
+	{"GPU memory free", func(c *column) string { return fmt.Sprintf("%v of %v", c.FreeMemoryBytes, c.MemoryBytes) }},
+	{"free GPUs lost to fragments", func(c *column) string {
+		return fmt.Sprintf("%.2f", float64(c.FragmentationMilliGPU)/float64(vgpu.WholeGPU))
+	}},
+	{"largest gang of whole GPUs", func(c *column) string { return fmt.Sprintf("%d, %d on one node", c.LargestGang, c.LargestOnNode) }},
+	{"mean slowdown beside others", func(c *column) string { return slowdown(c.Figures) }},
+}
+
+// counts are the rows of the table that are about what came.
+var counts = []struct {
+	name string
+	cell func(o *outlook.Outlook) string
+}{
+	{"pods that got a node", func(o *outlook.Outlook) string { return fmt.Sprint(bound(o.Pods)) }},
+	{"their mean wait", meanWait},
+	{"pods preempted", func(o *outlook.Outlook) string { return fmt.Sprint(len(o.Preempted)) }},
+}
+
 // Figures writes the table of the figures: now, and at the end without and with the change.
 func Figures(a *outlook.Answer) string {
-	figures, outlooks, head := []*outlook.Figures{&a.Now, &a.AsIs.Figures}, []*outlook.Outlook{nil, a.AsIs}, "\tNOW\tAS THINGS STAND"
+	columns := []column{{"NOW", &a.Now, nil}, {"AS THINGS STAND", &a.AsIs.Figures, a.AsIs}}
 	if a.Changed != nil {
-		figures, outlooks, head = append(figures, &a.Changed.Figures), append(outlooks, a.Changed), head+"\tWITH THE CHANGE"
+		columns = append(columns, column{"WITH THE CHANGE", &a.Changed.Figures, a.Changed})
 	}
 	var b strings.Builder
 	w := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(w, head)
-	row := func(name string, cell func(i int) string) {
-		cells := make([]string, 0, len(figures)+1)
-		cells = append(cells, name)
-		for i := range figures {
-			cells = append(cells, cell(i))
+	row := func(name string, cell func(c *column) string) {
+		for i := range columns {
+			name += "\t" + cell(&columns[i])
 		}
-		fmt.Fprintln(w, strings.Join(cells, "\t"))
+		fmt.Fprintln(w, name)
 	}
-	ofOutlook := func(cell func(o *outlook.Outlook) string) func(int) string {
-		return func(i int) string {
-			if outlooks[i] == nil {
-				return "-"
-			}
-			return cell(outlooks[i])
-		}
-	}
-	row("pods that wait", func(i int) string {
-		if outlooks[i] == nil {
+	row("", func(c *column) string { return c.head })
+	row("pods that wait", func(c *column) string {
+		if c.until == nil {
 			return fmt.Sprint(len(a.AsIs.Pods))
 		}
-		return fmt.Sprint(len(outlooks[i].Pods) - bound(outlooks[i].Pods))
+		return fmt.Sprint(len(c.until.Pods) - bound(c.until.Pods))
 	})
-	row("pods that got a node", ofOutlook(func(o *outlook.Outlook) string { return fmt.Sprint(bound(o.Pods)) }))
-	row("their mean wait", ofOutlook(meanWait))
-	row("pods preempted", ofOutlook(func(o *outlook.Outlook) string { return fmt.Sprint(len(o.Preempted)) }))
-	row("GPUs in use", func(i int) string { return fmt.Sprintf("%d of %d", figures[i].GPUsInUse, figures[i].GPUs) })
-	row("slots free", func(i int) string { return fmt.Sprintf("%d of %d", figures[i].FreeSlots, figures[i].Slots) })
-	row("GPU memory free", func(i int) string { return fmt.Sprintf("%v of %v", figures[i].FreeMemoryBytes, figures[i].MemoryBytes) })
-	row("free GPUs lost to fragments", func(i int) string {
-		return fmt.Sprintf("%.2f", float64(figures[i].FragmentationMilliGPU)/float64(vgpu.WholeGPU))
-	})
-	row("largest gang of whole GPUs", func(i int) string {
-		return fmt.Sprintf("%d, %d on one node", figures[i].LargestGang, figures[i].LargestOnNode)
-	})
-	row("mean slowdown beside others", func(i int) string { return slowdown(figures[i]) })
+	for _, r := range counts {
+		row(r.name, func(c *column) string {
+			if c.until == nil {
+				return "-"
+			}
+			return r.cell(c.until)
+		})
+	}
+	for _, r := range rows {
+		row(r.name, r.cell)
+	}
 	w.Flush() //nolint:errcheck // the writer is a strings.Builder
 	return b.String()
 }
