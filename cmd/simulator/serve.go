@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/tandem-gpu/tandem/internal/gpumap"
+	"github.com/tandem-gpu/tandem/internal/kubectl/wording"
 	"github.com/tandem-gpu/tandem/internal/simulator/playback"
 	"github.com/tandem-gpu/tandem/internal/simulator/scenario"
 )
@@ -52,5 +53,5 @@ func (p *page) show(c *cobra.Command, l net.Listener, name string, run *scenario
 	ctx, stop := signal.NotifyContext(c.Context(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	fmt.Fprintf(c.ErrOrStderr(), "The GPU map of policy %s with seed %d is at http://%s/ until you press Ctrl-C.\n", run.Policy, run.Seed, l.Addr())
-	return gpumap.Serve(ctx, l, gpumap.Handler(playback.Of(name, run)))
+	return gpumap.Serve(ctx, l, gpumap.Explaining(playback.Of(name, run), wording.Brief))
 }

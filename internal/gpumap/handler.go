@@ -33,6 +33,8 @@ type Moments struct {
 	Live bool `json:"live"`
 	// Seconds since 1970, ascending; in the simulator since the start of the scenario.
 	Seconds []int64 `json:"seconds"`
+	// Explains says that /why has answers. The handler sets it.
+	Explains bool `json:"explains,omitempty"`
 }
 
 // ErrNoMoment says that a Source has no snapshot of a time.
@@ -54,9 +56,13 @@ var files = map[string]struct{ name, kind string }{
 const policy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; " +
 	"base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 
-// Handler serves the page at /, the moments of a source at /moments, the picture of one at /picture?at=SECOND, and why
-// a pod or a gang of it waits at /why?at=SECOND&pod=NAMESPACE/NAME or &gang=NAMESPACE/NAME. All paths in the page are relative: whoever serves it under a prefix strips that, and ends the prefix with a slash.
-func Handler(s Source) http.Handler {
+// Handler serves the page at /, the moments of a source at /moments, and the picture of one at /picture?at=SECOND. All paths in the page
+// are relative: whoever serves it under a prefix strips that, and ends the prefix with a slash.
+func Handler(s Source) http.Handler { return Explaining(s, nil) }
+
+// Explaining is Handler, and serves why a pod or a gang of a moment waits, at /why?at=SECOND&pod=NAMESPACE/NAME or &gang=NAMESPACE/NAME,
+// in the words of a function.
+func Explaining(s Source, words Words) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		h := w.Header()
 		h.Set("Content-Security-Policy", policy)
@@ -69,7 +75,7 @@ func Handler(s Source) http.Handler {
 			http.Error(w, "the map can be read only", http.StatusMethodNotAllowed)
 			return
 		}
-		kind, body, err := answer(r, s)
+		kind, body, err := answer(r, s, words)
 		if err != nil {
 			fail(w, err)
 			return
@@ -85,19 +91,22 @@ func Handler(s Source) http.Handler {
 type badRequest struct{ error }
 
 // answer returns what a path has, with its type.
-func answer(r *http.Request, s Source) (kind string, body []byte, err error) {
+func answer(r *http.Request, s Source, words Words) (kind string, body []byte, err error) {
 	if f, ok := files[r.URL.Path]; ok {
 		body, err = page.ReadFile("page/" + f.name)
 		return f.kind, body, err
 	}
 	var value any
-	switch r.URL.Path {
-	case "/why":
-		body, err = explained(r, s)
+	switch {
+	case r.URL.Path == "/why" && words != nil:
+		body, err = explained(r, s, words)
 		return "text/plain; charset=utf-8", body, err
-	case "/moments":
-		value, err = s.Moments(r.Context())
-	case "/picture":
+	case r.URL.Path == "/moments":
+		var m Moments
+		m, err = s.Moments(r.Context())
+		m.Explains = words != nil
+		value = m
+	case r.URL.Path == "/picture":
 		value, err = picture(r, s)
 	default:
 		return "", nil, errNoPath

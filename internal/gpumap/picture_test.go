@@ -148,6 +148,19 @@ func TestLost(t *testing.T) {
 		t.Errorf("beside one with an init container, free and lost %v, want %v", got, want)
 	}
 	s = small()
+	s.Pending = []snapshot.Pending{{Name: snapshot.Name{Namespace: "team-b", Name: "wrong", UID: "u"}, Since: at}}
+	if want, got := []row{{100, 100}, {0, 0}, {1000, 0}, {0, -1}}, rows(s); !slices.Equal(got, want) {
+		t.Errorf("beside a pod whose request is malformed, free and lost %v, want %v", got, want)
+	}
+	s = small()
+	s.Nodes[1].Problem = "" // its one GPU is of no use to pods of two
+	s.Nodes[0].Pods, s.Nodes[0].Holds = s.Nodes[0].Pods[:1], []snapshot.Hold{}
+	share := &s.Nodes[0].Pods[0].Containers[0]
+	share.Devices, share.Slots, share.ComputeLimit = []vgpu.DeviceID{"a", "c"}, 10, vgpu.WholeGPU
+	if want, got := []row{{0, 0}, {0, 0}, {0, 0}, {1000, 1000}}, rows(s); !slices.Equal(got, want) {
+		t.Errorf("beside a pod on two GPUs, free and lost %v, want %v", got, want)
+	}
+	s = small()
 	s.Nodes[0].Pods, s.Nodes[0].Holds = []snapshot.Pod{}, []snapshot.Hold{}
 	if want, got := []row{{1000, -1}, {0, -1}, {1000, -1}, {0, -1}}, rows(s); !slices.Equal(got, want) {
 		t.Errorf("without pods, free and lost %v, want %v", got, want)

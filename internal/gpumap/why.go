@@ -5,17 +5,20 @@ import (
 	"fmt"
 	"net/http"
 	"strings"
+	"time"
 
-	"github.com/tandem-gpu/tandem/internal/kubectl/wording"
 	"github.com/tandem-gpu/tandem/pkg/snapshot"
 	"github.com/tandem-gpu/tandem/pkg/why"
 )
 
+// Words writes for people what package why found out at a time.
+type Words func(a *why.Answer, at time.Time) string
+
 // errNotWaiting says that a snapshot has nothing of a name that waits.
 var errNotWaiting = errors.New("does not wait at this time")
 
-// explained answers /why: the text that kubectl tandem why prints about a pod or a gang, by the snapshot of a moment.
-func explained(r *http.Request, s Source) ([]byte, error) {
+// explained answers /why: why a pod or a gang waits, by the snapshot of a moment.
+func explained(r *http.Request, s Source, words Words) ([]byte, error) {
 	pod, gang := r.URL.Query().Get("pod"), r.URL.Query().Get("gang")
 	if (pod == "") == (gang == "") {
 		return nil, badRequest{fmt.Errorf("pod: %q, gang: %q, legal is one of the two, as NAMESPACE/NAME", pod, gang)}
@@ -27,13 +30,13 @@ func explained(r *http.Request, s Source) ([]byte, error) {
 	if err := r.Context().Err(); err != nil { // the reader has gone on to another moment
 		return nil, err
 	}
-	text, err := explain(shot, pod, gang)
+	text, err := explain(shot, pod, gang, words)
 	return []byte(text), err
 }
 
 // explain returns why a pod or a gang of a snapshot waits. A member of a gang has the answer of its gang. PodGroups and gangs by label may
 // have the same name: each has a part of the text then.
-func explain(s *snapshot.Snapshot, pod, gang string) (string, error) {
+func explain(s *snapshot.Snapshot, pod, gang string, words Words) (string, error) {
 	var parts []string
 	said := map[snapshot.GangName]bool{}
 	for i := range s.Pending {
@@ -53,7 +56,7 @@ func explain(s *snapshot.Snapshot, pod, gang string) (string, error) {
 		if err != nil {
 			return "", err
 		}
-		parts = append(parts, wording.Answer(a, s.At, false))
+		parts = append(parts, words(a, s.At))
 	}
 	if len(parts) == 0 {
 		return "", fmt.Errorf("%s%s %w", pod, gang, errNotWaiting)

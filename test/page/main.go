@@ -19,6 +19,7 @@ import (
 	"syscall"
 
 	"github.com/tandem-gpu/tandem/internal/gpumap"
+	"github.com/tandem-gpu/tandem/internal/kubectl/wording"
 )
 
 // sizes of the clusters, in GPUs.
@@ -66,7 +67,7 @@ func pages() http.Handler {
 	m := http.NewServeMux()
 	for _, gpus := range sizes {
 		prefix := fmt.Sprintf("/%d", gpus)
-		m.Handle(prefix+"/", http.StripPrefix(prefix, gpumap.Handler(made{gpus})))
+		m.Handle(prefix+"/", http.StripPrefix(prefix, gpumap.Explaining(made{gpus}, wording.Brief)))
 	}
 	return m
 }

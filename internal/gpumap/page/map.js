@@ -261,8 +261,8 @@ function details(what) {
     const w = state.picture.waiting.find((x) => 'waiting:' + x.name === what);
     const title = make('h2', what.slice('waiting:'.length));
     if (!w) return box.replaceChildren(title, make('p', 'It does not wait at this time.'));
-    box.replaceChildren(title, pairs([['asks for', slots(w.slots)], ['members', w.members || ''], ['waits', since(w).replace(', for ', '')], ['why', w.why]]), ...(w.details ?? []).map((d) => make('p', d)), make('h2', 'What would help'));
-    return explain(box, w);
+    box.replaceChildren(title, pairs([['asks for', slots(w.slots)], ['members', w.members || ''], ['waits', since(w).replace(', for ', '')], ['why', w.why]]), ...(w.details ?? []).map((d) => make('p', d)));
+    return state.moments.explains && explain(box, w);
   }
   const node = state.picture.nodes.find((n) => what.startsWith(n.name + '/') && n.devices.some((d) => n.name + '/' + d.name === what));
   const d = node?.devices.find((x) => node.name + '/' + x.name === what);
@@ -281,7 +281,7 @@ function explain(box, w) {
   asking?.abort();
   const query = `why?at=${state.moments.seconds[state.index]}&${w.members ? 'gang' : 'pod'}=${encodeURIComponent(w.name)}`;
   const answer = make('pre', state.answered.get(query) ?? 'Trying what would help …', { id: 'why', tabindex: '0', 'aria-live': 'polite' });
-  box.append(answer);
+  box.append(make('h2', 'What would help'), answer);
   if (state.answered.has(query)) return;
   asking = new AbortController();
   fetch(query, { signal: asking.signal }).then(async (got) => {

@@ -21,6 +21,7 @@ import (
 	"github.com/tandem-gpu/tandem/internal/gpumap"
 	"github.com/tandem-gpu/tandem/internal/gpumap/recording"
 	"github.com/tandem-gpu/tandem/internal/kubectl/progress"
+	"github.com/tandem-gpu/tandem/internal/kubectl/wording"
 )
 
 // leastInterval is the shortest time between two questions: the scheduler makes at most one snapshot a second.
@@ -99,7 +100,7 @@ func (u *ui) run(ctx context.Context) error {
 	if u.file == "" {
 		go u.follow(ctx, kept)
 	}
-	return gpumap.Serve(ctx, listener, behind(secret, gpumap.Handler(kept)))
+	return gpumap.Serve(ctx, listener, behind(secret, gpumap.Explaining(kept, wording.Brief)))
 }
 
 // title says what the page shows: the file, or the context of the kubeconfig.
