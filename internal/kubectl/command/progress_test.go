@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/tandem-gpu/tandem/internal/kubectl/progress"
+	"github.com/tandem-gpu/tandem/internal/testkit"
 	"github.com/tandem-gpu/tandem/pkg/snapshot"
 )
 
@@ -17,11 +18,11 @@ func TestCountedSteps(t *testing.T) {
 		line := progress.Start(&out)
 		step := counted(line)
 		step("reading nodes", 0, 4)
-		time.Sleep(10 * time.Second) // of the bubble's clock
+		time.Sleep(10*time.Second + time.Millisecond) // of the bubble's clock
 		step("reading pods", 1, 4)
 		time.Sleep(time.Second)
 		line.Close()
-		if want := "step 2: reading pods, 10 s so far, 25 % done, about 30s left\r"; !strings.Contains(out.String(), want) {
+		if want := "step 2: reading pods, 10 s so far, 25 % done, about 32s left\r"; !strings.Contains(out.String(), want) {
 			t.Errorf("wrote %q, which lacks %q", out.String(), want)
 		}
 	})
@@ -31,7 +32,12 @@ func TestCountedSteps(t *testing.T) {
 func TestSimulateCounts(t *testing.T) {
 	told := 0
 	s := &simulation{options: &options{}, length: time.Minute}
-	snap := &snapshot.Snapshot{Source: snapshot.FromScheduler, At: time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC), Nodes: []snapshot.Node{}}
+	c, err := testkit.Parse("n1: g0 A100")
+	if err != nil {
+		t.Fatal(err)
+	}
+	at := time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
+	snap := &snapshot.Snapshot{Source: snapshot.FromScheduler, At: at, Nodes: []snapshot.Node{snapshot.NodeOf(c.Nodes()[0])}}
 	if _, err := s.answer(snap, func(done, of int) { told += 10*of + done }); err != nil || told != 10 {
 		t.Errorf("told %d, %v", told, err)
 	}
