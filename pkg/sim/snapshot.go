@@ -144,6 +144,7 @@ func (p *replay) addGangs(s *snapshot.Snapshot) {
 		}
 		seen[g] = true
 		out := snapshot.Gang{GangName: *h.gangName(job), MinCount: g.gang.MinCount, Members: len(g.jobs), Phase: "Unplaced", Need: need}
+		out.RequiredTopology, out.PreferredTopology = g.gang.Wishes.Required, g.gang.Wishes.Preferred
 		if out.MinCount == 0 {
 			out.MinCount = len(g.jobs)
 		}

@@ -161,6 +161,7 @@ func (a *anonymizer) walk(s *Snapshot) {
 		g.Message = ""
 		a.text(&g.Reason)
 		a.places(g.Places)
+		g.RequiredTopology, g.PreferredTopology = s.keysOfNodes(g.RequiredTopology), s.keysOfNodes(g.PreferredTopology)
 	}
 	for i := range s.Preemptions {
 		a.places(s.Preemptions[i].Victims)
@@ -197,6 +198,17 @@ func (a *anonymizer) node(n *Node) {
 	for i := range n.Holds {
 		a.shares(&n.Holds[i].Pod)
 	}
+}
+
+// keysOfNodes returns the keys of labels that a node has. Users write the keys of their gangs: the others may say anything.
+func (s *Snapshot) keysOfNodes(keys []string) (of []string) {
+	for _, key := range keys {
+		has := func(n Node) bool { return n.Topology[key] != "" }
+		if slices.ContainsFunc(s.Nodes, has) {
+			of = append(of, key)
+		}
+	}
+	return of
 }
 
 // topology replaces the values of the labels of a node. The keys stay.

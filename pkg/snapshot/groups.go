@@ -21,6 +21,10 @@ type Gang struct {
 	// Members exist and have not ended, Bound of them have a node.
 	Members int `json:"members"`
 	Bound   int `json:"bound"`
+	// RequiredTopology are the keys of node labels of which the members share one value, each. PreferredTopology are those for
+	// which the scheduler looks for one value, the most important first. Both are left out of gangs that the reader may not see.
+	RequiredTopology  []string `json:"requiredTopology,omitempty"`
+	PreferredTopology []string `json:"preferredTopology,omitempty"`
 	// Phase is about the members that have a place (Unplaced, Planned, Binding, Running), Need about those that must run and
 	// have none (Satisfied, Incomplete, Refused, Reserving, Preempting): docs/gang-phases.md.
 	Phase string `json:"phase"`

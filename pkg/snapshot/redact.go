@@ -47,6 +47,10 @@ func (s *Snapshot) Redact(visible func(namespace string) bool) *Snapshot {
 	}
 	for i := range out.Gangs {
 		out.Gangs[i].Message = ""
+		if g := &out.Gangs[i]; !visible(g.Namespace) {
+			// Users write these keys: they may say anything.
+			g.RequiredTopology, g.PreferredTopology = nil, nil
+		}
 	}
 	for i := range out.Pending {
 		r.pending(&out.Pending[i])

@@ -87,7 +87,10 @@ func drawSnapshot(t *rapid.T) (*snapshot.Snapshot, *vgpu.Cluster) {
 		pod := snapshot.Name{Namespace: in, Name: mark(in, "p"), UID: vgpu.UID(fmt.Sprintf("w-%d", i))}
 		other := snapshot.Name{Namespace: beside, Name: mark(beside, "v"), UID: vgpu.UID(fmt.Sprintf("v-%d", i))}
 		gang := snapshot.GangName{Namespace: in, Name: mark(in, fmt.Sprintf("g-%d", i))}
-		s.Gangs = append(s.Gangs, snapshot.Gang{GangName: gang, Message: mark(beside, "why"), Places: []snapshot.Place{{Name: pod, Node: "n0"}}})
+		s.Gangs = append(s.Gangs, snapshot.Gang{
+			GangName: gang, Message: mark(beside, "why"), Places: []snapshot.Place{{Name: pod, Node: "n0"}},
+			RequiredTopology: []string{mark(in, "rack")}, PreferredTopology: []string{mark(in, "zone")},
+		})
 		s.Preemptions = append(s.Preemptions,
 			snapshot.Preemption{Pod: &pod, Phase: "Leaving", Victims: []snapshot.Place{{Name: other, Node: "n0"}}},
 			snapshot.Preemption{Gang: &gang, Phase: "Leaving", Victims: []snapshot.Place{{Name: other, Node: "n0"}}})

@@ -20,7 +20,7 @@ import (
 const (
 	APIVersion = "snapshot." + v1alpha1.Domain + "/v1"
 	Kind       = "Snapshot"
-	Minor      = 1
+	Minor      = 2
 )
 
 // Write returns the JSON of a snapshot. Equal snapshots have equal bytes.

@@ -100,6 +100,7 @@ func (m *Machine) snapshotGang(d *reservation.GangDump) snapshot.Gang {
 	if gangs := m.Gangs(); gangs != nil {
 		if pg, _ := gangs.Gang(d.Ref); pg != nil {
 			out.MinCount, out.Members = pg.MinCount, len(pg.Members)
+			out.RequiredTopology, out.PreferredTopology = pg.Required, pg.Preferred
 			for _, p := range pg.Members {
 				if p.Spec.NodeName != "" {
 					out.Bound++

@@ -1,11 +1,13 @@
 package gpugang
 
 import (
+	"slices"
 	"testing"
 	"testing/synctest"
 
 	v1 "k8s.io/api/core/v1"
 
+	"github.com/tandem-gpu/tandem/pkg/api/v1alpha1"
 	"github.com/tandem-gpu/tandem/pkg/snapshot"
 )
 
@@ -57,6 +59,23 @@ func TestSnapshotOfGangs(t *testing.T) {
 		}
 		if len(s.Preemptions) != 1 || s.Preemptions[0].Gang == nil || s.Preemptions[0].Gang.Name != "large" || len(s.Preemptions[0].Victims) != 2 {
 			t.Errorf("the preemptions are %+v", s.Preemptions)
+		}
+	})
+}
+
+// The levels that a gang requires and prefers are in the snapshot, each in its own list.
+func TestSnapshotOfTopology(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t, 1, 1, 1)
+		pods := requireLevel(members("close", 2, 2, 3), v1.LabelTopologyZone)
+		for _, p := range pods {
+			p.Annotations[v1alpha1.AnnotationPreferredTopology] = v1.LabelHostname
+		}
+		c.Create(pods...)
+		synctest.Wait()
+		g := c.gangIn(c.snapshotOf(), "close")
+		if !slices.Equal(g.RequiredTopology, []string{v1.LabelTopologyZone}) || !slices.Equal(g.PreferredTopology, []string{v1.LabelHostname}) {
+			t.Errorf("the gang requires %v and prefers %v", g.RequiredTopology, g.PreferredTopology)
 		}
 	})
 }
