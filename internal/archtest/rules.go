@@ -25,6 +25,7 @@ var core = map[string][]string{
 	"sim": {
 		"vgpu", "fragmentation", "interference", "placement", "gang", "reservation", "preemption", "elastic", "traffic", "snapshot",
 	},
+	"shadow": {"vgpu", "fragmentation", "interference", "placement", "gang", "sim"},
 }
 
 // coreStd lists the standard library that core may import: nothing that does I/O, knows the time or is random.
@@ -32,7 +33,7 @@ var coreStd = []string{"cmp", "errors", "fmt", "iter", "maps", "math", "slices",
 
 // timeValues lists the core packages that may use values of package time, and clock what they may not use of it.
 var (
-	timeValues = []string{"elastic", "notebook", "outlook", "reservation", "snapshot", "traffic", "sim"}
+	timeValues = []string{"elastic", "notebook", "outlook", "reservation", "shadow", "snapshot", "traffic", "sim"}
 	clock      = []string{"Now", "Since", "Until", "After", "AfterFunc", "Sleep", "Tick", "NewTicker", "NewTimer"}
 )
 
@@ -153,9 +154,12 @@ func pluginImports(p *source) []string {
 	return all
 }
 
-// simulates lists the simulator and what is made of it: package outlook and kubectl tandem, which plays snapshots with it. Beside these
-// only the laboratory and tests import them.
-var simulates = []string{"pkg/sim", "pkg/outlook", "internal/simulator", "cmd/simulator", "internal/kubectl", "cmd/kubectl-tandem"}
+// simulates lists the simulator and what is made of it: package outlook and kubectl tandem, which plays snapshots with it, and shadow mode,
+// which plays what Tandem would have done. Beside these only the laboratory and tests import them.
+var simulates = []string{
+	"pkg/sim", "pkg/outlook", "internal/simulator", "cmd/simulator", "internal/kubectl", "cmd/kubectl-tandem",
+	"pkg/shadow", "internal/shadow", "cmd/shadow",
+}
 
 // laboratory is the directory that repeats published experiments.
 const laboratory = "evaluation"

@@ -1,0 +1,267 @@
+package shadow_test
+
+import (
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/tandem-gpu/tandem/pkg/gang"
+	"github.com/tandem-gpu/tandem/pkg/placement"
+	"github.com/tandem-gpu/tandem/pkg/shadow"
+	"github.com/tandem-gpu/tandem/pkg/sim"
+	"github.com/tandem-gpu/tandem/pkg/vgpu"
+)
+
+// zero is when the runs of these tests begin.
+var zero = time.Date(2026, 1, 5, 9, 0, 0, 0, time.UTC)
+
+// tolerance is by how much a mean over time may differ from the simulator's, in percent of the capacity: both add the same terms up as
+// floating-point numbers, cut at other times. Starts and waits have no tolerance.
+const tolerance = 1e-9
+
+func config(policy string) shadow.Config {
+	p, err := placement.ByName(policy)
+	if err != nil {
+		panic(err)
+	}
+	return shadow.Config{Policy: p, Queue: sim.Skip, Keep: 24 * time.Hour, MaxPods: 10000, MaxExamples: 5}
+}
+
+// workload is a kind of work that the shadow is checked with.
+type workload struct {
+	name   string
+	nodes  int
+	jobs   int
+	slots  []vgpu.Slots
+	within time.Duration
+	gangs  bool
+	drains gang.Drains
+}
+
+var workloads = []workload{
+	{name: "whole GPUs", nodes: 3, jobs: 120, slots: []vgpu.Slots{10, 10, 20, 40, 80}, within: 5 * time.Hour},
+	{name: "shares", nodes: 2, jobs: 200, slots: []vgpu.Slots{1, 2, 3, 5, 7, 10}, within: 3 * time.Hour},
+	{name: "shares beside whole GPUs, crowded", nodes: 2, jobs: 150, slots: []vgpu.Slots{2, 3, 5, 10, 20, 80}, within: time.Hour},
+	{name: "gangs", nodes: 3, jobs: 60, slots: []vgpu.Slots{3, 5, 10, 20}, within: 4 * time.Hour, gangs: true},
+	{name: "gangs that room is kept for", nodes: 3, jobs: 60, slots: []vgpu.Slots{3, 5, 10, 20}, within: 2 * time.Hour, gangs: true, drains: gang.AllDrains},
+}
+
+// setup draws the work. Times are whole seconds, as those of Kubernetes are.
+func (w *workload) setup(t *testing.T, seed uint64) sim.Setup {
+	t.Helper()
+	random := rand.New(rand.NewPCG(seed, 7))
+	s := sim.Setup{Seed: int64(seed), Gangs: sim.GangConfig{Drains: w.drains, DrainAfter: 30 * time.Second, DrainTimeout: time.Hour}}
+	for i := range w.nodes {
+		s.Nodes = append(s.Nodes, node(t, fmt.Sprintf("n%d", i), 8))
+	}
+	for i := range w.jobs {
+		arrive, runs := time.Duration(random.Int64N(int64(w.within/time.Second)))*time.Second, time.Duration(60+random.IntN(5400))*time.Second
+		if random.IntN(20) == 0 {
+			runs = 0
+		}
+		members, spec := 1, (*sim.Gang)(nil)
+		if w.gangs && random.IntN(3) == 0 {
+			members = 2 + random.IntN(5)
+			spec = &sim.Gang{Name: fmt.Sprintf("team/g%d", i), MinCount: 1 + random.IntN(members)}
+			if random.IntN(2) == 0 {
+				spec.Wishes.Required = []string{sim.Hostname}
+			}
+		}
+		slots, priority, cpu := w.slots[random.IntN(len(w.slots))], int32(random.IntN(2)), int64(random.IntN(9))*1000
+		for k := range members {
+			r := request(fmt.Sprintf("team%d/p%d-%d", i%3, i, k), slots)
+			r.Priority, r.Host.MilliCPU = priority, cpu
+			s.Jobs = append(s.Jobs, sim.Job{Request: r, Arrive: arrive, Duration: runs, Gang: spec})
+		}
+	}
+	slices.SortStableFunc(s.Jobs, func(a, b sim.Job) int { return int(a.Arrive - b.Arrive) })
+	return s
+}
+
+func node(t testing.TB, name string, gpus int) *vgpu.Node {
+	t.Helper()
+	var devices []vgpu.Device
+	for i := range gpus {
+		devices = append(devices, vgpu.Device{
+			ID: vgpu.DeviceID(fmt.Sprintf("%s/g%d", name, i)), Index: i, Model: "A100", Slots: 10, Memory: 40 * vgpu.GiB, Healthy: true,
+		})
+	}
+	n, err := vgpu.NewNode(name, devices)
+	if err != nil {
+		t.Fatal(err)
+	}
+	n.SetRoom(vgpu.Room{MilliCPU: 64000, Memory: 512 * vgpu.GiB})
+	return n
+}
+
+func request(pod string, slots vgpu.Slots) vgpu.Request {
+	return vgpu.Request{UID: vgpu.UID(pod), Pod: pod, Containers: []vgpu.ContainerRequest{{Name: "main", Slots: slots}}}
+}
+
+// run plays a workload under a policy.
+func run(t testing.TB, s sim.Setup, policy string, queue sim.Queue) *sim.History {
+	t.Helper()
+	p, err := placement.ByName(policy)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.Policy, s.Queue = p, queue
+	h, err := sim.Run(s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return h
+}
+
+// facts tells a log what a run did until a time.
+func facts(t testing.TB, l *shadow.Log, s *sim.Setup, h *sim.History, until time.Duration) {
+	t.Helper()
+	gangs := map[*sim.Gang]*shadow.Gang{}
+	for i := range s.Jobs {
+		j := &s.Jobs[i]
+		p := shadow.Pod{Request: j.Request, Created: zero.Add(j.Arrive)}
+		if g := j.Gang; g != nil {
+			if gangs[g] == nil {
+				gangs[g] = &shadow.Gang{Name: g.Name, MinCount: g.MinCount, Wishes: g.Wishes}
+			}
+			p.Gang = gangs[g]
+		}
+		if j.Arrive > until {
+			continue
+		}
+		if err := l.Created(p); err != nil {
+			t.Fatal(err)
+		}
+		o := &h.Outcomes[i]
+		if o.State.Placed() && o.Started <= until {
+			l.Bound(o.UID, o.Assignment.Node, o.Assignment, zero.Add(o.Started))
+		}
+		if o.State == sim.Finished && o.Ended <= until {
+			l.Ended(o.UID, zero.Add(o.Ended))
+		}
+	}
+}
+
+// begun returns a log whose first period has begun.
+func begun(t testing.TB, cfg shadow.Config, nodes []*vgpu.Node) *shadow.Log {
+	t.Helper()
+	l, err := shadow.New(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := l.Begin(zero, shadow.Inventory{Nodes: nodes}); err != nil {
+		t.Fatal(err)
+	}
+	return l
+}
+
+// TestAgreesWithSimulator: fed with the events of a run of the simulator under another policy, the world of Tandem is the simulator's own
+// run under tandem of the same workload, and the other world is the run that it was fed with.
+func TestAgreesWithSimulator(t *testing.T) {
+	unlike := 0
+	for i := range workloads {
+		w := &workloads[i]
+		for _, policy := range []string{"spread", "packed", "random", "tandem"} {
+			for _, queue := range []sim.Queue{sim.FIFO, sim.Skip} {
+				for seed := uint64(1); seed <= 3; seed++ {
+					t.Run(fmt.Sprintf("%s/%s/%v/%d", w.name, policy, queue, seed), func(t *testing.T) {
+						unlike += agrees(t, w, policy, queue, seed)
+					})
+				}
+			}
+		}
+	}
+	if unlike == 0 {
+		t.Error("both worlds were always the same, so that the test says nothing")
+	}
+}
+
+// agrees checks one run, and returns how many pods start at unlike times in the two worlds.
+func agrees(t *testing.T, w *workload, policy string, queue sim.Queue, seed uint64) (unlike int) {
+	t.Helper()
+	s := w.setup(t, seed)
+	other := run(t, s, policy, queue)
+	same := s
+	same.Jobs = slices.Clone(s.Jobs)
+	for i := range same.Jobs {
+		if !lives(other, i) { // it never runs, so its length is not known
+			same.Jobs[i].Duration = 0
+		}
+	}
+	tandem := run(t, same, "tandem", sim.Skip)
+	cfg := config("tandem")
+	cfg.Gangs = s.Gangs
+	l := begun(t, cfg, s.Nodes)
+	_, last := other.Span()
+	_, end := tandem.Span()
+	until := max(last, end) + time.Second
+	facts(t, l, &s, other, until)
+	r, err := l.Report(zero.Add(until))
+	if err != nil {
+		t.Fatal(err)
+	}
+	others, tandems, err := l.Starts(zero.Add(until))
+	if err != nil {
+		t.Fatal(err)
+	}
+	sameWorld(t, "the other world", other, until, others, r.Other, w.drains == gang.NoDrains)
+	sameWorld(t, "the world of Tandem", tandem, until, tandems, r.Tandem, w.drains == gang.NoDrains)
+	for uid, at := range others {
+		if tandems[uid] != at {
+			unlike++
+		}
+	}
+	return unlike
+}
+
+// lives reports whether a job, or enough of its gang, gets a place.
+func lives(h *sim.History, job int) bool {
+	for i := range h.Gangs {
+		if slices.Contains(h.Gangs[i].Members, job) {
+			return h.Gangs[i].State.Placed()
+		}
+	}
+	return h.Outcomes[job].State.Placed()
+}
+
+// sameWorld compares a world with a run. The simulator does not count kept room as idle, and the shadow does, so that the fragmentation
+// is the same without drains only.
+func sameWorld(t *testing.T, name string, h *sim.History, until time.Duration, starts map[vgpu.UID]time.Duration, f shadow.Figures, drainless bool) {
+	t.Helper()
+	want := map[vgpu.UID]time.Duration{}
+	var waits []time.Duration
+	still := 0
+	for i := range h.Outcomes {
+		o := &h.Outcomes[i]
+		if o.State.Placed() {
+			want[o.UID] = o.Started
+			waits = append(waits, o.Wait())
+			continue
+		}
+		still++
+		waits = append(waits, until-o.Arrived)
+	}
+	if diff := cmp.Diff(want, starts); diff != "" {
+		t.Errorf("%s starts pods at other times (-simulator +shadow):\n%s", name, diff)
+	}
+	mean, _ := sim.Mean(waits)
+	half, _ := sim.Quantile(waits, .5)
+	most, _ := sim.Quantile(waits, .99)
+	wantWaits := shadow.Waits{Pods: len(waits), MeanMillis: mean.Milliseconds(), P50Millis: half.Milliseconds(), P99Millis: most.Milliseconds(), Still: still}
+	if diff := cmp.Diff(wantWaits, f.Waiting); diff != "" {
+		t.Errorf("%s waits otherwise (-simulator +shadow):\n%s", name, diff)
+	}
+	used, _ := h.Utilisation(0, until)
+	lost, _ := h.Fragmented(0, until)
+	if math.Abs(100*used-f.Allocated) > tolerance {
+		t.Errorf("%s has %v %% allocated, the simulator %v", name, f.Allocated, 100*used)
+	}
+	if drainless && math.Abs(100*lost-f.Fragmented) > tolerance {
+		t.Errorf("%s has %v %% fragmented, the simulator %v", name, f.Fragmented, 100*lost)
+	}
+}
