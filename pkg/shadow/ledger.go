@@ -242,7 +242,7 @@ func (l *ledger) play(stays []stay, arrivals []arrival, until time.Duration) (un
 
 // eventsOf returns what happens, in order. Stays of no time are left out.
 func eventsOf(stays []stay, arrivals []arrival) []event {
-	var all []event
+	all := make([]event, 0, 2*len(stays)+len(arrivals))
 	for i := range stays {
 		if stays[i].from < stays[i].to {
 			all = append(all, event{stays[i].from, begins, i}, event{stays[i].to, ends, i})

@@ -152,7 +152,7 @@ func (l *Log) compare(r *Report, p *period) {
 		member int
 		by     time.Duration
 	}
-	var all []difference
+	all := make([]difference, 0, len(p.members))
 	for i := range p.members {
 		m, other, tandem := &p.members[i], p.other.starts[i], p.tandem.starts[i]
 		if m.Foreign || other == tandem {

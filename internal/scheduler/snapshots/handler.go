@@ -11,6 +11,8 @@ import (
 
 	"k8s.io/apiserver/pkg/endpoints/request"
 	"k8s.io/klog/v2"
+
+	"github.com/tandem-gpu/tandem/internal/cluster/guarded"
 )
 
 // Path is where snapshots are served.
@@ -19,7 +21,7 @@ const Path = "/snapshot"
 // handler answers those who may get Path.
 type handler struct {
 	store *store
-	asks  Authorizer
+	asks  guarded.Authorizer
 	leads func(context.Context) (bool, string, error)
 }
 

@@ -15,6 +15,7 @@ import (
 	"k8s.io/apiserver/pkg/endpoints/request"
 	"k8s.io/klog/v2"
 
+	"github.com/tandem-gpu/tandem/internal/cluster/guarded"
 	"github.com/tandem-gpu/tandem/internal/gpumap"
 	"github.com/tandem-gpu/tandem/internal/gpumap/recording"
 	"github.com/tandem-gpu/tandem/pkg/snapshot"
@@ -114,7 +115,7 @@ func (m *gpuMap) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 }
 
 // mayGet reports whether a caller may get the snapshot.
-func mayGet(ctx context.Context, who user.Info, asks Authorizer) (bool, error) {
+func mayGet(ctx context.Context, who user.Info, asks guarded.Authorizer) (bool, error) {
 	decision, _, err := asks.Authorize(ctx, authorizer.AttributesRecord{User: who, Verb: "get", Path: Path})
 	if decision == authorizer.DecisionAllow {
 		return true, nil

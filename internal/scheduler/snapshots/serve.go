@@ -3,23 +3,17 @@ package snapshots
 import (
 	"context"
 	"fmt"
-	"net"
 	"net/http"
-	"strings"
 	"time"
 
 	"github.com/spf13/pflag"
-	genericapifilters "k8s.io/apiserver/pkg/endpoints/filters"
-	"k8s.io/apiserver/pkg/endpoints/request"
-	"k8s.io/apiserver/pkg/server"
-	genericfilters "k8s.io/apiserver/pkg/server/filters"
 	"k8s.io/apiserver/pkg/server/mux"
-	"k8s.io/apiserver/pkg/server/options"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
 	"k8s.io/klog/v2"
+
+	"github.com/tandem-gpu/tandem/internal/cluster/guarded"
 )
 
 // Options say what Serve serves, and how.
@@ -58,17 +52,17 @@ func Serve(ctx context.Context, o Options) error {
 	}
 	c := &store{build: o.build, now: time.Now, metrics: newMetrics()}
 	c.metrics.register(ctx, c)
-	how, err := delegated(o.Flags, o.Port)
+	how, err := guarded.New(o.Flags, o.Port)
 	if err != nil {
 		return fmt.Errorf("serve snapshots: %w", err)
 	}
-	h := &handler{store: c, asks: how.authorization.Authorizer, leads: turns.leads}
+	h := &handler{store: c, asks: how.Authorizer(), leads: turns.leads}
 	var m *gpuMap
 	if o.Map {
 		m = newMap(h)
 		go m.follow(ctx)
 	}
-	if _, _, err := how.serving.Serve(how.chain(paths(h, m)), shutdown, ctx.Done()); err != nil {
+	if _, err := how.Serve(ctx, paths(h, m)); err != nil {
 		return fmt.Errorf("serve snapshots on port %d: %w", o.Port, err)
 	}
 	klog.FromContext(ctx).Info("Serving snapshots", "port", o.Port, "path", Path, "map", o.Map)
@@ -83,76 +77,4 @@ func paths(h *handler, m *gpuMap) http.Handler {
 		all.HandlePrefix(MapPath, m)
 	}
 	return all
-}
-
-// shutdown is how long requests under way may take when the scheduler ends.
-const shutdown = 5 * time.Second
-
-// guards are how a server knows its callers and what they may do.
-type guards struct {
-	serving        *server.SecureServingInfo
-	authentication server.AuthenticationInfo
-	authorization  server.AuthorizationInfo
-}
-
-// delegated returns the guards that kube-scheduler has for its own port, by the same flags and defaults
-// (k8s.io/kubernetes/cmd/kube-scheduler/app/options).
-func delegated(given *pflag.FlagSet, port int) (*guards, error) {
-	serving, authentication, authorization := options.NewSecureServingOptions(), options.NewDelegatingAuthenticationOptions(), options.NewDelegatingAuthorizationOptions()
-	authentication.TolerateInClusterLookupFailure, authentication.RemoteKubeConfigFileOptional = true, true
-	authorization.RemoteKubeConfigFileOptional = true
-	serving.ServerCert.CertDirectory, serving.ServerCert.PairName = "", "kube-scheduler"
-	flags := pflag.NewFlagSet("snapshot", pflag.ContinueOnError)
-	serving.AddFlags(flags)
-	authentication.AddFlags(flags)
-	authorization.AddFlags(flags)
-	if err := copyFlags(given, flags); err != nil {
-		return nil, err
-	}
-	serving.BindPort = port
-	if err := serving.MaybeDefaultWithSelfSignedCerts("localhost", nil, []net.IP{net.IPv4(127, 0, 0, 1)}); err != nil {
-		return nil, fmt.Errorf("make a certificate: %w", err)
-	}
-	g := &guards{}
-	if err := serving.ApplyTo(&g.serving); err != nil {
-		return nil, err
-	}
-	if err := authentication.ApplyTo(&g.authentication, g.serving, nil); err != nil {
-		return nil, err
-	}
-	return g, authorization.ApplyTo(&g.authorization)
-}
-
-// copyFlags sets the flags that are given, where the other set has one of the same name.
-func copyFlags(from, to *pflag.FlagSet) error {
-	var failed error
-	to.VisitAll(func(f *pflag.Flag) {
-		g := from.Lookup(f.Name)
-		if g == nil || !g.Changed {
-			return
-		}
-		list, isList := g.Value.(pflag.SliceValue)
-		other, isOtherList := f.Value.(pflag.SliceValue)
-		var err error
-		if isList && isOtherList {
-			err = other.Replace(list.GetSlice())
-		} else {
-			err = f.Value.Set(strings.Trim(g.Value.String(), "[]"))
-		}
-		if err != nil {
-			failed = fmt.Errorf("--%s: %w", f.Name, err)
-		}
-	})
-	return failed
-}
-
-// chain returns a handler behind the filters that kube-scheduler has on its own port.
-func (g *guards) chain(h http.Handler) http.Handler {
-	resolver := &request.RequestInfoFactory{}
-	h = genericapifilters.WithAuthorization(h, g.authorization.Authorizer, scheme.Codecs)
-	h = genericapifilters.WithAuthentication(h, g.authentication.Authenticator, genericapifilters.Unauthorized(scheme.Codecs), nil, nil)
-	h = genericapifilters.WithRequestInfo(h, resolver)
-	h = genericapifilters.WithCacheControl(h)
-	h = genericfilters.WithHTTPLogging(h)
-	return genericfilters.WithPanicRecovery(h, resolver)
 }
