@@ -158,7 +158,7 @@ func pluginImports(p *source) []string {
 // which plays what Tandem would have done. Beside these only the laboratory and tests import them.
 var simulates = []string{
 	"pkg/sim", "pkg/outlook", "internal/simulator", "cmd/simulator", "internal/kubectl", "cmd/kubectl-tandem",
-	"pkg/shadow", "internal/shadow", "cmd/shadow",
+	"pkg/shadow", "internal/shadow/recorder", "internal/shadow/reports", "cmd/shadow",
 }
 
 // laboratory is the directory that repeats published experiments.

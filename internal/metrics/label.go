@@ -36,4 +36,5 @@ var labelTable = []Label{
 	{"uid", "UID of the pod"},
 	{"variant", "name of a variant of an InferenceFleet"},
 	{"version", "version of the build; one value"},
+	{"world", "`other`: what happened; `tandem`: what Tandem would have done"},
 }

@@ -3,6 +3,7 @@ package shadow
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 
@@ -152,6 +153,7 @@ func (l *Log) Begin(at time.Time, inv Inventory) error {
 		l.close(p)
 	}
 	l.began, l.inventory = at, inv
+	l.inventory.Admits = maps.Clone(inv.Admits)
 	l.facts = slices.DeleteFunc(l.facts, func(f *fact) bool {
 		if !f.ended.IsZero() {
 			delete(l.byUID, f.Request.UID)
@@ -159,6 +161,14 @@ func (l *Log) Begin(at time.Time, inv Inventory) error {
 		return !f.ended.IsZero()
 	})
 	return nil
+}
+
+// Admit says which nodes take the pods of a class that is new in the period. Begin has said it of the others.
+func (l *Log) Admit(class int, nodes []string) {
+	if l.inventory.Admits == nil {
+		l.inventory.Admits = map[int][]string{}
+	}
+	l.inventory.Admits[class] = nodes
 }
 
 // close keeps a period that has ended, and drops those that are too old or too many.

@@ -236,8 +236,10 @@ func TestSlowdown(t *testing.T) {
 	}
 	profile := interference.Profile{SM: .9, Bandwidth: .9}
 	cfg.Neighbours = &placement.Neighbours{
-		Model:  model,
-		Tenant: func(_ interference.Workload, _ string, part vgpu.MilliGPU) interference.Tenant { return profile.On(part) },
+		Model: model,
+		Tenant: func(_ interference.Workload, _ string, part vgpu.MilliGPU) interference.Tenant {
+			return profile.On(part)
+		},
 	}
 	of := func(w uint32) func(*shadow.Pod) { return func(p *shadow.Pod) { p.Request.Workload = w } }
 	l := begun(t, cfg, []*vgpu.Node{node(t, "n1", 2)})

@@ -1,5 +1,5 @@
 // Command reference writes docs/reference/metrics.md: the metrics of the agent, of the scheduler, with what
-// it learns, of the controller and of the activator.
+// it learns, of the controller, of the activator and of shadow mode.
 //
 // The tables are those of the collectors.
 package main
@@ -16,6 +16,7 @@ import (
 	"github.com/tandem-gpu/tandem/internal/controller/notebooks"
 	"github.com/tandem-gpu/tandem/internal/metrics"
 	"github.com/tandem-gpu/tandem/internal/scheduler/snapshots"
+	"github.com/tandem-gpu/tandem/internal/shadow/families"
 	"github.com/tandem-gpu/tandem/pkg/plugins/gpugang"
 	"github.com/tandem-gpu/tandem/pkg/plugins/gpupreempt"
 	"github.com/tandem-gpu/tandem/pkg/plugins/gpushare"
@@ -66,5 +67,9 @@ func sections() []metrics.Section {
 		Title:    "Activator",
 		Text:     "Served by the activator at `/metrics`, with `tandem_build_info`, as the agent has it.",
 		Families: activator.Families(),
+	}, metrics.Section{
+		Title:    "Shadow mode",
+		Text:     "Served by shadow mode at `/metrics`: the figures of its report, for both worlds ([guide](../guides/shadow.md)).",
+		Families: families.All(),
 	})
 }
