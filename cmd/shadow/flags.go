@@ -91,7 +91,7 @@ func (s *settings) check() error {
 func (s *settings) config() (shadow.Config, error) {
 	policy, err := placement.ByName(s.policy)
 	return shadow.Config{
-		Policy: policy, Queue: sim.Skip, Keep: s.keep, Gather: s.gather, MaxPods: s.maxPods, MaxExamples: s.examples,
+		Policy: policy, Queue: sim.Skip, Keep: s.keep, Gather: s.gather, RenewMix: time.Hour, MaxPods: s.maxPods, MaxExamples: s.examples,
 		Gangs: sim.GangConfig{Drains: gang.BoundedDrains, DrainAfter: 24 * time.Hour, DrainTimeout: 24 * time.Hour},
 	}, err
 }

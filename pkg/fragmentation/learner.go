@@ -16,6 +16,7 @@ const (
 // seconds since any fixed moment. Concurrent use is not safe.
 type Learner struct {
 	step    int64 // seconds
+	pause   int64 // seconds
 	counter Counter
 	// mix is the last mix, made at the time `made` of `used` pods. fresh is the number of pods since then.
 	mix         *Mix
@@ -26,8 +27,11 @@ type Learner struct {
 // NewLearner returns a Learner for which a pod counts half after halfLife seconds. A half-life below StepsPerHalfLife
 // seconds counts as that many.
 func NewLearner(halfLife int64) *Learner {
-	return &Learner{step: max(1, halfLife/StepsPerHalfLife)}
+	return &Learner{step: max(1, halfLife/StepsPerHalfLife), pause: Pause}
 }
+
+// RenewEvery sets the longest time, in seconds, that an arrival stays out of the usual requests, Pause before.
+func (l *Learner) RenewEvery(pause int64) { l.pause = pause }
 
 // Observe counts a pod of an owner, its namespace, with the pod's kind and creation time. Its weight depends on that
 // time, so that pods from before the start of a scheduler count as if it had seen them arrive. All pods without GPUs
@@ -46,9 +50,9 @@ func (l *Learner) Observe(owner string, k Kind, created int64) {
 }
 
 // Usual returns the mix at a time. The mix is new when an eighth of the pods is new, or when any pod is new and the
-// last mix is Pause old. Otherwise it is the same as before.
+// last mix is as old as the pause. Otherwise it is the same as before.
 func (l *Learner) Usual(now int64) *Mix {
-	if l.mix != nil && (l.fresh == 0 || l.fresh*materialPart < l.used && now-l.made < Pause) {
+	if l.mix != nil && (l.fresh == 0 || l.fresh*materialPart < l.used && now-l.made < l.pause) {
 		return l.mix
 	}
 	all, err := l.counter.Mix(now / l.step)

@@ -22,6 +22,8 @@ type Config struct {
 	Gangs sim.GangConfig
 	// Neighbours predicts the slowdown of pods that share a device; nil knows no workload.
 	Neighbours *placement.Neighbours
+	// RenewMix is as in sim.Setup: a longer time makes reports faster, and Tandem follow a new kind of requests later.
+	RenewMix time.Duration
 	// Gather is how long after its first member a gang's members still join it, 0 or more. Later ones are pods by themselves.
 	Gather time.Duration
 	// Keep is how long a period stays in the reports after its end, above 0.
@@ -38,6 +40,8 @@ func (c *Config) validate() error {
 	switch {
 	case c.Queue != sim.Skip && c.Queue != sim.FIFO:
 		return fmt.Errorf("queue %v, legal are %v and %v", c.Queue, sim.Skip, sim.FIFO)
+	case c.RenewMix < 0:
+		return fmt.Errorf("renew mix %v, legal is 0s or more", c.RenewMix)
 	case c.Gather < 0:
 		return fmt.Errorf("gather %v, legal is 0s or more", c.Gather)
 	case c.Keep <= 0:
@@ -184,6 +188,26 @@ func (l *Log) close(p *period) {
 			return
 		}
 	}
+}
+
+// Clone returns a log with the same facts, for a report beside further facts.
+func (l *Log) Clone() *Log {
+	out := *l
+	out.facts, out.byUID, out.closed = make([]*fact, 0, len(l.facts)), make(map[vgpu.UID]*fact, len(l.facts)), slices.Clone(l.closed)
+	out.inventory.Admits = maps.Clone(l.inventory.Admits)
+	gangs := map[*Gang]*Gang{}
+	for _, f := range l.facts {
+		same := *f
+		if f.Gang != nil {
+			if gangs[f.Gang] == nil {
+				g := *f.Gang
+				gangs[f.Gang] = &g
+			}
+			same.Gang = gangs[f.Gang]
+		}
+		out.facts, out.byUID[f.Request.UID] = append(out.facts, &same), &same
+	}
+	return &out
 }
 
 // Began returns when the present period began, the zero time before the first one.

@@ -103,7 +103,8 @@ func (l *Log) member(f *fact) member {
 func (l *Log) setup(c *cast) sim.Setup {
 	s := sim.Setup{
 		Nodes: l.inventory.Nodes, Labels: l.inventory.Labels, Policy: l.cfg.Policy, Queue: l.cfg.Queue, Gangs: l.cfg.Gangs,
-		Jobs: make([]sim.Job, 0, len(c.members)), Admits: l.admits(),
+		RenewMix: l.cfg.RenewMix,
+		Jobs:     make([]sim.Job, 0, len(c.members)), Admits: l.admits(),
 	}
 	if l.cfg.Neighbours != nil {
 		s.Policy = s.Policy.Among(l.cfg.Neighbours)

@@ -117,7 +117,7 @@ func TestReportLaws(t *testing.T) {
 		if over := l.Overbooked(x.until); over != "" {
 			t.Fatal(over)
 		}
-		for _, again := range []*shadow.Log{l, x.told(t, nodes, queue)} {
+		for _, again := range []*shadow.Log{l, l.Clone(), x.told(t, nodes, queue)} {
 			other, err := again.Report(x.until)
 			if err != nil {
 				t.Fatal(err)

@@ -74,7 +74,7 @@ type ledger struct {
 	at         time.Duration
 }
 
-func newLedger(nodes []*vgpu.Node, neighbours *placement.Neighbours) (*ledger, error) {
+func newLedger(nodes []*vgpu.Node, cfg *Config) (*ledger, error) {
 	own := make([]*vgpu.Node, 0, len(nodes))
 	for _, n := range nodes {
 		own = append(own, n.Clone())
@@ -84,11 +84,14 @@ func newLedger(nodes []*vgpu.Node, neighbours *placement.Neighbours) (*ledger, e
 		return nil, err
 	}
 	l := &ledger{
-		cluster: c, index: map[string]int{}, neighbours: neighbours, learner: fragmentation.NewLearner(int64(halfLife / time.Second)),
+		cluster: c, index: map[string]int{}, neighbours: cfg.Neighbours, learner: fragmentation.NewLearner(int64(halfLife / time.Second)),
 		states: make([]state, len(own)), dirty: map[int]bool{}, touched: map[vgpu.DeviceID]bool{},
 	}
 	for i, n := range c.Nodes() {
 		l.index[n.Name()] = i
+	}
+	if cfg.RenewMix > 0 {
+		l.learner.RenewEvery(int64(cfg.RenewMix / time.Second))
 	}
 	l.use(l.learner.Usual(0))
 	return l, nil

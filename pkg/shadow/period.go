@@ -125,7 +125,7 @@ func inOrder(all []stay) []stay {
 
 // measure returns the figures of a world. The usual requests are those that Tandem would have placed, in both worlds.
 func (l *Log) measure(c *cast, stays []stay, until time.Duration) (world, error) {
-	books, err := newLedger(l.inventory.Nodes, l.cfg.Neighbours)
+	books, err := newLedger(l.inventory.Nodes, &l.cfg)
 	if err != nil {
 		return world{}, err
 	}

@@ -41,24 +41,31 @@ type workload struct {
 	within time.Duration
 	gangs  bool
 	drains gang.Drains
+	renew  time.Duration
 }
 
 var workloads = []workload{
 	{name: "whole GPUs", nodes: 3, jobs: 120, slots: []vgpu.Slots{10, 10, 20, 40, 80}, within: 5 * time.Hour},
-	{name: "shares", nodes: 2, jobs: 200, slots: []vgpu.Slots{1, 2, 3, 5, 7, 10}, within: 3 * time.Hour},
+	{name: "shares", nodes: 2, jobs: 200, slots: []vgpu.Slots{1, 2, 3, 5, 7, 10}, within: 3 * time.Hour, renew: 20 * time.Minute},
 	{name: "shares beside whole GPUs, crowded", nodes: 2, jobs: 150, slots: []vgpu.Slots{2, 3, 5, 10, 20, 80}, within: time.Hour},
 	{name: "gangs", nodes: 3, jobs: 60, slots: []vgpu.Slots{3, 5, 10, 20}, within: 4 * time.Hour, gangs: true},
 	{name: "gangs that room is kept for", nodes: 3, jobs: 60, slots: []vgpu.Slots{3, 5, 10, 20}, within: 2 * time.Hour, gangs: true, drains: gang.AllDrains},
 }
 
-// setup draws the work. Times are whole seconds, as those of Kubernetes are.
+// setup returns the work with nodes for it.
 func (w *workload) setup(t *testing.T, seed uint64) sim.Setup {
 	t.Helper()
-	random := rand.New(rand.NewPCG(seed, 7))
-	s := sim.Setup{Seed: int64(seed), Gangs: sim.GangConfig{Drains: w.drains, DrainAfter: 30 * time.Second, DrainTimeout: time.Hour}}
+	s := w.draw(seed)
 	for i := range w.nodes {
 		s.Nodes = append(s.Nodes, node(t, fmt.Sprintf("n%d", i), 8))
 	}
+	return s
+}
+
+// draw draws the work. Times are whole seconds, as those of Kubernetes are.
+func (w *workload) draw(seed uint64) sim.Setup {
+	random := rand.New(rand.NewPCG(seed, 7))
+	s := sim.Setup{Seed: int64(seed), RenewMix: w.renew, Gangs: sim.GangConfig{Drains: w.drains, DrainAfter: 30 * time.Second, DrainTimeout: time.Hour}}
 	for i := range w.jobs {
 		arrive, runs := time.Duration(random.Int64N(int64(w.within/time.Second)))*time.Second, time.Duration(60+random.IntN(5400))*time.Second
 		if random.IntN(20) == 0 {
@@ -195,7 +202,7 @@ func agrees(t *testing.T, w *workload, policy string, queue sim.Queue, seed uint
 	}
 	tandem := run(t, same, "tandem", sim.Skip)
 	cfg := config("tandem")
-	cfg.Gangs = s.Gangs
+	cfg.Gangs, cfg.RenewMix = s.Gangs, w.renew
 	l := begun(t, cfg, s.Nodes)
 	_, last := other.Span()
 	_, end := tandem.Span()

@@ -256,6 +256,7 @@ func TestBadInput(t *testing.T) {
 		want   string
 	}{
 		{func(c *shadow.Config) { c.Queue = 0 }, "queue drop, legal are skip and fifo"},
+		{func(c *shadow.Config) { c.RenewMix = -1 }, "renew mix -1ns, legal is 0s or more"},
 		{func(c *shadow.Config) { c.Gather = -1 }, "gather -1ns, legal is 0s or more"},
 		{func(c *shadow.Config) { c.Keep = 0 }, "keep 0s, legal is above 0s"},
 		{func(c *shadow.Config) { c.MaxPods = 0 }, "max pods 0, legal is 1 or more"},
@@ -290,5 +291,22 @@ func TestBadInput(t *testing.T) {
 	}
 	if err := l.Begin(at(-1), shadow.Inventory{Nodes: []*vgpu.Node{node(t, "n1", 1)}}); err == nil {
 		t.Error("a period begins before the present one")
+	}
+}
+
+// TestClone: what is told later is not in a clone.
+func TestClone(t *testing.T) {
+	nodes := []*vgpu.Node{node(t, "n1", 2)}
+	l := begun(t, config("tandem"), nodes)
+	gang := &shadow.Gang{Name: "team/g", MinCount: 1}
+	live(t, l, life{"a", 10, 0, -1, -1, "", func(p *shadow.Pod) { p.Gang = gang }})
+	same := l.Clone()
+	before := report(t, same, 100)
+	gang.MinCount = 2
+	live(t, l, life{"b", 10, 0, 0, 50, "n1", nil})
+	l.Bound("team/a", "n1", vgpu.Assignment{}, at(10))
+	l.Admit(0, nil)
+	if diff := cmp.Diff(before, report(t, same, 100)); diff != "" {
+		t.Errorf("the clone has changed:\n%s", diff)
 	}
 }

@@ -127,6 +127,9 @@ func (e *engine) expect() {
 	all := e.setup.Mix
 	if all == nil {
 		e.learner = fragmentation.NewLearner(int64(halfLife / time.Second))
+		if e.setup.RenewMix > 0 {
+			e.learner.RenewEvery(int64(e.setup.RenewMix / time.Second))
+		}
 		all = e.learner.Usual(0)
 	}
 	e.use(all)

@@ -96,6 +96,9 @@ type Setup struct {
 	// Mix is the requests that usually arrive, all of them, for the policies that use them and for the measure of
 	// fragmentation. nil means that the run learns them from the pods as they arrive.
 	Mix *fragmentation.Mix
+	// RenewMix is the longest time that an arrival stays out of the requests that the run learns, as in fragmentation.Learner, 0 or
+	// more; 0 stands for the scheduler's. Each new mix makes the run score all nodes again.
+	RenewMix time.Duration
 	// Labels of the nodes, by the name of the node, then by key: the levels that gangs wish for. A node that has no label
 	// Hostname has its name there.
 	Labels map[string]map[string]string
@@ -120,6 +123,9 @@ func (s *Setup) validate() error {
 		return errors.New("the cluster has no nodes")
 	case s.Queue < Drop || s.Queue > Skip:
 		return fmt.Errorf("unknown %v, known are %s", s.Queue, strings.Join(queues, ", "))
+	}
+	if s.RenewMix < 0 {
+		return fmt.Errorf("the learned requests are renewed every %v, legal is 0s or more", s.RenewMix)
 	}
 	seen := make(map[vgpu.UID]int, len(s.Jobs))
 	names := make(map[string]bool, len(s.Nodes))

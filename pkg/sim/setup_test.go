@@ -39,6 +39,8 @@ func TestRunRefusesBrokenSetups(t *testing.T) {
 		{"admission with preemption", func(s *sim.Setup) {
 			s.Queue, s.Preemption.Policy, s.Admits = sim.Skip, sim.PreemptTandem, func(int, string) bool { return true }
 		}, "run simulation: nodes admit some jobs only, which is legal without preemption only"},
+		{"requests that are renewed before", func(s *sim.Setup) { s.RenewMix = -time.Second },
+			"run simulation: the learned requests are renewed every -1s, legal is 0s or more"},
 		{"unknown queue", func(s *sim.Setup) { s.Queue = 3 }, "run simulation: unknown queue 3, known are drop, fifo, skip"},
 		{"a UID twice", func(s *sim.Setup) { s.Jobs[1].Request.UID = "a" }, `run simulation: job 1 (pod b): UID "a" is that of job 0 too`},
 		{"a UID of a pod that is there", func(s *sim.Setup) {

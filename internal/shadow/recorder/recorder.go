@@ -226,8 +226,17 @@ func (r *Recorder) forgetGangs() {
 	}
 }
 
-// Report returns the report of now.
+// Report returns the report of now. Facts are noted meanwhile.
 func (r *Recorder) Report() (*shadow.Report, error) {
+	facts, err := r.facts()
+	if err != nil {
+		return nil, err
+	}
+	return facts.Report(r.o.Now().Truncate(time.Second))
+}
+
+// facts returns the facts as they are known now.
+func (r *Recorder) facts() (*shadow.Log, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.log.Began().IsZero() {
@@ -236,7 +245,7 @@ func (r *Recorder) Report() (*shadow.Report, error) {
 	for ref := range r.gangs {
 		r.gangOf(ref)
 	}
-	return r.log.Report(r.o.Now().Truncate(time.Second))
+	return r.log.Clone(), nil
 }
 
 // nothing says why there is no report yet.
