@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Packs the scheduler, the controller, the activator and the agent into image archives under bin/images, without a container engine.
+# Packs the scheduler, the controller, the activator, shadow mode and the agent into image archives under bin/images, without a container engine.
 #   VERSION  the images' tag (default dev); the images' labels and the programs in them tell Tandem's version, whatever the tag is
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -18,5 +18,6 @@ pack() { # command, binary name, cgo
 pack scheduler 0
 pack controller 0
 pack activator 0
+pack shadow 0
 pack device-plugin 1 # go-nvml loads the driver's library through the C library
 ls -lh bin/images

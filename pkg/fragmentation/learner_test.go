@@ -144,4 +144,14 @@ func TestLearnerRenewsItsMixNowAndThen(t *testing.T) {
 	if !renewed() { // 91 pods
 		t.Error("a pod does not count after a minute")
 	}
+	a.RenewEvery(3600)
+	now += 3599
+	a.Observe("team", slots(5), now)
+	if renewed() {
+		t.Error("a pod counts before the longer pause is over")
+	}
+	now++
+	if !renewed() { // 92 pods
+		t.Error("a pod does not count after the longer pause")
+	}
 }

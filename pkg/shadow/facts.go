@@ -248,11 +248,11 @@ func (l *Log) Bound(uid vgpu.UID, node string, a vgpu.Assignment, at time.Time) 
 // Ended notes that a pod has ended, or is gone. Only the first end of a pod counts.
 func (l *Log) Ended(uid vgpu.UID, at time.Time) {
 	if f := l.byUID[uid]; f != nil && f.ended.IsZero() {
-		f.ended = latest(at, latest(f.bound, f.Created))
+		f.ended = at
 	}
 }
 
-// latest returns the later of two times: the clocks of a cluster differ a little, and no pod ends before it begins.
+// latest returns the later of two times: the clocks of a cluster differ a little, and no pod is bound before it was created.
 func latest(a, b time.Time) time.Time {
 	if a.Before(b) {
 		return b

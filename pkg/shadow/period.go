@@ -53,20 +53,7 @@ func (l *Log) play(now time.Time) (*period, error) {
 	for _, n := range l.inventory.Nodes {
 		p.devices += len(n.Devices())
 	}
-	gangs := map[*sim.Gang]bool{}
-	for i := range c.members {
-		m := &c.members[i]
-		if m.counted() {
-			p.counted++
-		}
-		if m.Would != nil && m.Would.PeakSlots() != m.Request.PeakSlots() {
-			p.shared++
-		}
-		if m.gang != nil {
-			gangs[m.gang] = true
-		}
-	}
-	p.gangs = len(gangs)
+	p.count()
 	until := now.Sub(l.began)
 	var err error
 	if p.other, err = l.measure(c, c.happened(until), until); err != nil {
@@ -85,6 +72,24 @@ func (l *Log) play(now time.Time) (*period, error) {
 		}
 	}
 	return p, nil
+}
+
+// count counts the pods and gangs of the period.
+func (p *period) count() {
+	gangs := map[*sim.Gang]bool{}
+	for i := range p.members {
+		m := &p.members[i]
+		if m.counted() {
+			p.counted++
+		}
+		if m.Would != nil && m.Would.PeakSlots() != m.Request.PeakSlots() {
+			p.shared++
+		}
+		if m.gang != nil {
+			gangs[m.gang] = true
+		}
+	}
+	p.gangs = len(gangs)
 }
 
 // happened returns the stays of the other world until a time.
@@ -174,7 +179,7 @@ func (w *world) wait(c *cast, until time.Duration) {
 			w.still++
 		}
 		if m.counted() {
-			w.waits = append(w.waits, max(0, min(start, until)-m.created))
+			w.waits = append(w.waits, min(start, until)-m.created)
 		}
 	}
 }

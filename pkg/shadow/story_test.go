@@ -156,7 +156,8 @@ func TestGangsThatNeverRan(t *testing.T) {
 func TestPeriods(t *testing.T) {
 	nodes := []*vgpu.Node{node(t, "n1", 1), node(t, "n2", 1)}
 	l := begun(t, config("tandem"), nodes)
-	live(t, l, life{"a", 10, 0, 5, -1, "n2", nil}, life{"b", 10, 0, -1, -1, "", nil})
+	anywhere := func(p *shadow.Pod) { p.Class = 1 }
+	live(t, l, life{"a", 10, 0, 5, -1, "n2", anywhere}, life{"b", 10, 0, -1, -1, "", nil})
 	if err := l.Begin(at(100), shadow.Inventory{Nodes: append(nodes, node(t, "n3", 1)), Admits: map[int][]string{0: {"n2"}}}); err != nil {
 		t.Fatal(err)
 	}
@@ -178,6 +179,52 @@ func TestPeriods(t *testing.T) {
 	// The mean of GPUs in use is over both periods: one for 95 s, then one for 50 s, of 200 s.
 	if r.Other.InUse != 145./200 {
 		t.Errorf("%v GPUs are in use", r.Other.InUse)
+	}
+}
+
+// TestGangsAcrossPeriods: a gang that runs with one of two members when a period begins gets its other member once there is room.
+func TestGangsAcrossPeriods(t *testing.T) {
+	nodes := []*vgpu.Node{node(t, "n1", 1)}
+	member := func(p *shadow.Pod) { p.Gang = &shadow.Gang{Name: "team/g", MinCount: 2} }
+	l := begun(t, config("tandem"), nodes)
+	live(t, l, life{"g-0", 10, 0, 5, -1, "n1", member}, life{"g-1", 10, 0, -1, -1, "", member})
+	if err := l.Begin(at(100), shadow.Inventory{Nodes: append(nodes, node(t, "n2", 1))}); err != nil {
+		t.Fatal(err)
+	}
+	if r := report(t, l, 200); r.OnlyTandem != 1 || r.Tandem.Waiting.Still != 0 {
+		t.Errorf("%+v", r)
+	}
+}
+
+// TestLateMembers: a pod that comes long after the first member of its gang is a pod by itself.
+func TestLateMembers(t *testing.T) {
+	member := func(p *shadow.Pod) { p.Gang = &shadow.Gang{Name: "team/g", MinCount: 1} }
+	cfg := config("tandem")
+	cfg.Gather = time.Minute
+	l := begun(t, cfg, []*vgpu.Node{node(t, "n1", 3)})
+	live(t, l, life{"g-0", 10, 0, 70, -1, "n1", member}, life{"g-1", 10, 60, 70, -1, "n1", member}, life{"g-2", 10, 61, 70, -1, "n1", member})
+	r := report(t, l, 200)
+	_, tandem, err := l.Starts(at(200))
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := map[vgpu.UID]time.Duration{"team/g-0": time.Minute, "team/g-1": time.Minute, "team/g-2": 61 * time.Second}
+	if diff := cmp.Diff(want, tandem); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+	wantUnknown(t, r, "1 late members of gangs")
+}
+
+// TestShortPods: a pod that ends in the second in which it was bound is no pod that stays for ever.
+func TestShortPods(t *testing.T) {
+	l := begun(t, config("tandem"), []*vgpu.Node{node(t, "n1", 1)})
+	live(t, l, life{"a", 10, 0, 5, 5, "n1", nil}, life{"b", 10, 6, 7, -1, "n1", nil})
+	_, tandem, err := l.Starts(at(100))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(map[vgpu.UID]time.Duration{"team/a": 0, "team/b": 6 * time.Second}, tandem); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
 	}
 }
 
