@@ -53,7 +53,7 @@ func command() *cobra.Command {
 	f.DurationVar(&s.every, "node-interval", 10*time.Second, "time between two looks whether nodes have changed, 1s to 1h")
 	f.DurationVar(&s.keep, "keep", 7*24*time.Hour, "how long a period stays in the report after its end, above 0s")
 	f.DurationVar(&s.gather, "gang-gather", time.Minute, "how long after its first member the members of a gang still join it, 0s or more")
-	f.IntVar(&s.maxPods, "max-pods", 20000, "pods after which a new period begins, 1 or more")
+	f.IntVar(&s.maxPods, "max-pods", 20000, "pods that come in a period before a new one begins, 1 or more")
 	f.IntVar(&s.examples, "examples", 10, "pods that the report names as examples, 0 or more")
 	f.StringVar(&s.output, "output", reports.Text, "form of the report that is printed at the end, one of: "+strings.Join(reports.Forms(), ", "))
 	f.IntVar(&s.port, "secure-port", 10262, "port of the report at "+reports.Path+" and of the metrics at /metrics, by HTTPS; 0 serves neither")

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -11,6 +12,7 @@ import (
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/clientcmd"
+	"k8s.io/component-base/metrics"
 	"k8s.io/component-base/metrics/legacyregistry"
 	"k8s.io/klog/v2"
 
@@ -18,6 +20,7 @@ import (
 	"github.com/tandem-gpu/tandem/internal/cluster/served"
 	"github.com/tandem-gpu/tandem/internal/shadow/recorder"
 	"github.com/tandem-gpu/tandem/internal/shadow/reports"
+	"github.com/tandem-gpu/tandem/internal/version"
 )
 
 // patience with an API server that does not answer at start. After it the program ends and says why.
@@ -82,7 +85,7 @@ func (s *settings) serve(ctx context.Context, source *reports.Source) (<-chan st
 	if err != nil {
 		return nil, fmt.Errorf("serve reports: %w", err)
 	}
-	if err := reports.Register(source); err != nil {
+	if err := errors.Join(reports.Register(source), serveVersion()); err != nil {
 		return nil, fmt.Errorf("serve metrics: %w", err)
 	}
 	paths := mux.NewPathRecorderMux("tandem-shadow")
@@ -97,6 +100,16 @@ func (s *settings) serve(ctx context.Context, source *reports.Source) (<-chan st
 	}
 	klog.InfoS("Serving reports", "port", s.port, "path", reports.Path)
 	return stopped, nil
+}
+
+// serveVersion adds Tandem's version to the metrics.
+func serveVersion() error {
+	g := metrics.NewGaugeVec(&metrics.GaugeOpts{Name: version.Metric, Help: version.MetricHelp, StabilityLevel: metrics.ALPHA}, version.MetricLabels())
+	if err := legacyregistry.Register(g); err != nil {
+		return err
+	}
+	g.WithLabelValues(version.Get().Values()...).Set(1)
+	return nil
 }
 
 // alive answers that the program runs: its port is open once its caches are full.

@@ -28,8 +28,8 @@ type Config struct {
 	Gather time.Duration
 	// Keep is how long a period stays in the reports after its end, above 0.
 	Keep time.Duration
-	// MaxPods bounds the pods of a period, and those of all periods together at ten times as many, 1 or more. More pods give
-	// longer periods, take more memory, and make a report slower.
+	// MaxPods bounds the pods that come in a period, and those of all periods together at ten times as many, 1 or more. More pods
+	// give longer periods, take more memory, and make a report slower.
 	MaxPods int
 	// MaxExamples bounds the examples of a report, 0 or more.
 	MaxExamples int
@@ -127,6 +127,7 @@ type Log struct {
 	inventory Inventory
 	began     time.Time
 	facts     []*fact // in the order in which they came
+	carried   int     // of facts, those from before the period
 	byUID     map[vgpu.UID]*fact
 	closed    []*period
 	dropped   int // periods that are no longer kept
@@ -164,6 +165,7 @@ func (l *Log) Begin(at time.Time, inv Inventory) error {
 		}
 		return !f.ended.IsZero()
 	})
+	l.carried = len(l.facts)
 	return nil
 }
 
@@ -213,8 +215,8 @@ func (l *Log) Clone() *Log {
 // Began returns when the present period began, the zero time before the first one.
 func (l *Log) Began() time.Time { return l.began }
 
-// Full reports whether the period has as many pods as it may: the caller begins another one.
-func (l *Log) Full() bool { return len(l.facts) >= l.cfg.MaxPods }
+// Full reports whether as many pods have come in the period as may: the caller begins another one.
+func (l *Log) Full() bool { return len(l.facts)-l.carried >= l.cfg.MaxPods }
 
 // Created notes a pod. A pod that is known changes nothing. The error is a broken request.
 func (l *Log) Created(p Pod) error {

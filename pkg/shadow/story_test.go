@@ -228,6 +228,25 @@ func TestShortPods(t *testing.T) {
 	}
 }
 
+// TestFull: pods that came before the period do not fill it.
+func TestFull(t *testing.T) {
+	cfg := config("tandem")
+	cfg.MaxPods = 2
+	nodes := []*vgpu.Node{node(t, "n1", 1)}
+	l := begun(t, cfg, nodes)
+	live(t, l, life{"a", 10, 0, -1, -1, "", nil})
+	if l.Full() {
+		t.Error("one pod of two fills the period")
+	}
+	live(t, l, life{"b", 10, 1, -1, -1, "", nil})
+	if !l.Full() {
+		t.Error("two pods of two do not fill the period")
+	}
+	if err := l.Begin(at(10), shadow.Inventory{Nodes: nodes}); err != nil || l.Full() {
+		t.Errorf("the pods of the period before fill this one, %v", err)
+	}
+}
+
 // TestOldPeriodsGo: a period that ended longer ago than Keep is in no figure, and the report says that there was one.
 func TestOldPeriodsGo(t *testing.T) {
 	cfg := config("tandem")

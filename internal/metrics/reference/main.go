@@ -69,7 +69,7 @@ func sections() []metrics.Section {
 		Families: activator.Families(),
 	}, metrics.Section{
 		Title:    "Shadow mode",
-		Text:     "Served by shadow mode at `/metrics`: the figures of its report, for both worlds ([guide](../guides/shadow.md)).",
+		Text:     "Served by shadow mode at `/metrics`: the figures of its report, for both worlds ([guide](../guides/shadow.md)), with `tandem_build_info`, as the agent has it.",
 		Families: families.All(),
 	})
 }

@@ -273,8 +273,7 @@ func TestStart(t *testing.T) {
 	hungry := pod("h", resourceGPU, "0", bound("n1", 10), func(p *v1.Pod) {
 		p.Spec.Containers[0].Resources.Requests[v1.ResourceCPU] = resource.MustParse("59")
 	})
-	b.look(t, []*v1.Node{gfd("n1", 3)}, pod("a", resourceGPU, "1", bound("n1", 10)), pod("y", resourceGPU, "1", bound("n1", 10), finished(20)),
-		pod("z", resourceGPU, "1", bound("n1", 10), finished(20)), hungry)
+	b.look(t, []*v1.Node{gfd("n1", 3)}, pod("a", resourceGPU, "1", bound("n1", 10)), pod("y", resourceGPU, "2", bound("n1", 10), finished(20)), hungry)
 	b.now = at(60)
 	late := func(p *v1.Pod) { p.CreationTimestamp = metav1.Time{Time: at(55)} }
 	foreign := pod("f", resourceGPU, "1", late, bound("n1", 55), func(p *v1.Pod) { p.Spec.SchedulerName = "volcano" })
