@@ -4,12 +4,14 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
+	"path/filepath"
 	"slices"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/tandem-gpu/tandem/internal/simulator/scenario"
 	"github.com/tandem-gpu/tandem/pkg/gang"
 	"github.com/tandem-gpu/tandem/pkg/placement"
 	"github.com/tandem-gpu/tandem/pkg/shadow"
@@ -195,30 +197,70 @@ func agrees(t *testing.T, w *workload, policy string, queue sim.Queue, seed uint
 	other := run(t, s, policy, queue)
 	_, last := other.Span()
 	for _, until := range []time.Duration{w.within/2 + time.Second/2, last + 100*time.Hour + time.Second/2} { // nothing happens at half a second
-		known := s
-		known.Jobs = knownBy(&s, other, until)
-		tandem := run(t, known, "tandem", sim.Skip)
-		cfg := config("tandem")
-		cfg.Gangs, cfg.RenewMix = s.Gangs, w.renew
-		l := begun(t, cfg, s.Nodes)
-		facts(t, l, &s, other, until)
-		r, err := l.Report(zero.Add(until))
-		if err != nil {
-			t.Fatal(err)
-		}
-		others, tandems, err := l.Starts(zero.Add(until))
-		if err != nil {
-			t.Fatal(err)
-		}
-		sameWorld(t, "the other world", other, until, others, r.Other, w.drains == gang.NoDrains)
-		sameWorld(t, "the world of Tandem", tandem, until, tandems, r.Tandem, w.drains == gang.NoDrains)
-		for uid, at := range others {
-			if tandems[uid] != at {
-				unlike++
-			}
+		unlike += agreesAt(t, &s, other, until)
+	}
+	return unlike
+}
+
+// agreesAt checks a report at one time of a run.
+func agreesAt(t *testing.T, s *sim.Setup, other *sim.History, until time.Duration) (unlike int) {
+	t.Helper()
+	known := *s
+	known.Jobs = knownBy(s, other, until)
+	tandem := run(t, known, "tandem", sim.Skip)
+	cfg := config("tandem")
+	cfg.Gangs, cfg.RenewMix = s.Gangs, s.RenewMix
+	l, err := shadow.New(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := l.Begin(zero, shadow.Inventory{Nodes: s.Nodes, Labels: s.Labels}); err != nil {
+		t.Fatal(err)
+	}
+	facts(t, l, s, other, until)
+	r, err := l.Report(zero.Add(until))
+	if err != nil {
+		t.Fatal(err)
+	}
+	others, tandems, err := l.Starts(zero.Add(until))
+	if err != nil {
+		t.Fatal(err)
+	}
+	drainless := s.Gangs.Drains == gang.NoDrains
+	sameWorld(t, "the other world", other, until, others, r.Other, drainless)
+	sameWorld(t, "the world of Tandem", tandem, until, tandems, r.Tandem, drainless)
+	for uid, at := range others {
+		if tandems[uid] != at {
+			unlike++
 		}
 	}
 	return unlike
+}
+
+// TestAgreesOnScenarios: the same for scenarios of the simulator, on racks and on GPUs of unlike models.
+func TestAgreesOnScenarios(t *testing.T) {
+	for _, name := range []string{"gangs", "gang-under-load", "unlike-gpus", "mixed"} {
+		t.Run(name, func(t *testing.T) {
+			sc, err := scenario.Read(filepath.Join("..", "..", "examples", name+".yaml"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, seed := range sc.Seeds[:1] {
+				jobs, err := sc.Jobs(seed)
+				if err != nil {
+					t.Fatal(err)
+				}
+				for i := range jobs {
+					jobs[i].DeclaresEnd = false // shadow mode does not read it
+				}
+				s := sim.Setup{Nodes: sc.Nodes, Labels: sc.Labels, Gangs: sc.Gangs, Jobs: jobs, Seed: seed}
+				other := run(t, s, "spread", sim.FIFO)
+				_, last := other.Span()
+				agreesAt(t, &s, other, last/2+1)
+				agreesAt(t, &s, other, last+100*time.Hour)
+			}
+		})
+	}
 }
 
 // knownBy returns the jobs that have arrived by a time, with the lengths that are known from a run: of those that have ended.
