@@ -235,7 +235,7 @@ func (w *world) facts(t *testing.T) *checks.Facts {
 	}
 	client.PrependReactor("*", "*", forbid)
 	custom.PrependReactor("*", "*", forbid)
-	f, err := facts.Read(t.Context(), client, custom, &facts.Options{Namespace: system, Scheduler: scheduler, Now: now, Step: func(string) {}})
+	f, err := facts.Read(t.Context(), client, custom, &facts.Options{Namespace: system, Scheduler: scheduler, Now: now, Step: func(string, int, int) {}})
 	if err != nil {
 		t.Fatal(err)
 	}
