@@ -37,7 +37,7 @@ func explained(r *http.Request, s Source, words Words) ([]byte, error) {
 // explain returns why a pod or a gang of a snapshot waits. A member of a gang has the answer of its gang. PodGroups and gangs by label may
 // have the same name: each has a part of the text then.
 func explain(s *snapshot.Snapshot, pod, gang string, words Words) (string, error) {
-	var parts []string
+	parts := make([]string, 0, 1)
 	said := map[snapshot.GangName]bool{}
 	for i := range s.Pending {
 		p := &s.Pending[i]
