@@ -57,6 +57,10 @@ type Node struct {
 	// Pods with shares, by UID, and Holds, by UID: room that the scheduler keeps for pods which are not there yet.
 	Pods  []Pod  `json:"pods"`
 	Holds []Hold `json:"holds"`
+
+	// Version says when the node is the same as in an earlier snapshot of the same maker: its number is the same then. 0 says nothing. It is
+	// no part of the JSON.
+	Version uint64 `json:"-"`
 }
 
 // Device is one physical GPU or one MIG instance.

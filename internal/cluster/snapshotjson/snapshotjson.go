@@ -6,6 +6,7 @@
 package snapshotjson
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -33,6 +34,55 @@ func Write(s *snapshot.Snapshot) ([]byte, error) {
 		return nil, fmt.Errorf("write snapshot: %w", err)
 	}
 	return raw, nil
+}
+
+// Writer writes the snapshots of one maker. It keeps the JSON of each node, so that those which have not changed cost little. The zero value is
+// ready. It is for one goroutine.
+type Writer struct{ nodes map[string]node }
+
+// node is the JSON of a node in one version.
+type node struct {
+	version uint64
+	raw     []byte
+}
+
+// Write returns the same bytes as the function Write.
+func (w *Writer) Write(s *snapshot.Snapshot) ([]byte, error) {
+	rest := *s
+	rest.Fill()
+	nodes := rest.Nodes
+	rest.Nodes = nil
+	raw, err := Write(&rest)
+	if err != nil {
+		return nil, err
+	}
+	before, after, found := bytes.Cut(raw, []byte(`"nodes":[]`)) // nothing in front of it is from a cluster
+	if !found {
+		return nil, errors.New("write snapshot: there is no list of nodes")
+	}
+	kept, size := make(map[string]node, len(nodes)), len(raw)
+	for i := range nodes {
+		n := &nodes[i]
+		one := w.nodes[n.Name]
+		if one.version != n.Version || n.Version == 0 {
+			if one.raw, err = json.Marshal(n); err != nil {
+				return nil, fmt.Errorf("write snapshot: %w", err)
+			}
+			one.version = n.Version
+		}
+		kept[n.Name] = one
+		size += len(one.raw) + 1
+	}
+	w.nodes = kept
+	out := append(make([]byte, 0, size), before...)
+	out = append(out, `"nodes":[`...)
+	for i := range nodes {
+		if i > 0 {
+			out = append(out, ',')
+		}
+		out = append(out, kept[nodes[i].Name].raw...)
+	}
+	return append(append(out, ']'), after...), nil
 }
 
 // Read returns the snapshot that a JSON has. The error names the field that is broken and what is legal there.

@@ -90,7 +90,7 @@ func (h *handler) view(r *http.Request) (*view, error) {
 func writeView(w http.ResponseWriter, r *http.Request, v *view) {
 	body, etag := v.raw, v.etag
 	if takesGzip(r) {
-		body, etag = v.zipped, v.etag+"-gzip"
+		body, etag = v.zipped(), v.etag+"-gzip"
 		w.Header().Set("Content-Encoding", "gzip")
 	}
 	w.Header().Set("Content-Type", "application/json")

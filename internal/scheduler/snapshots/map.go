@@ -83,7 +83,7 @@ func (m *gpuMap) record() error {
 	if err != nil {
 		return err
 	}
-	m.kept.AddCompressed(p.At, v.zipped)
+	m.kept.AddCompressed(p.At, v.zipped())
 	return nil
 }
 

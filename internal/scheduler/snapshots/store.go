@@ -5,7 +5,6 @@ import (
 	"compress/gzip"
 	"crypto/sha256"
 	"encoding/hex"
-	"fmt"
 	"slices"
 	"strings"
 	"sync"
@@ -33,8 +32,9 @@ type store struct {
 	now     func() time.Time
 	metrics *metricSet
 
-	mu   sync.Mutex
-	last *published
+	mu     sync.Mutex
+	writer snapshotjson.Writer
+	last   *published
 	// next is when the state may be looked at again.
 	next time.Time
 }
@@ -56,8 +56,8 @@ type view struct {
 	key  string
 	etag string
 	raw  []byte
-	// zipped is the same, compressed.
-	zipped []byte
+	// zipped returns the same, compressed when somebody takes that for the first time.
+	zipped func() []byte
 }
 
 // current returns the last snapshot, made anew where that is due. Callers wait for each other, so that many cost as one.
@@ -69,7 +69,7 @@ func (c *store) current() (*published, error) {
 		return c.last, nil
 	}
 	s := c.build()
-	raw, err := snapshotjson.Write(s)
+	raw, err := c.writer.Write(s)
 	if err != nil {
 		return nil, err
 	}
@@ -117,10 +117,18 @@ func (c *store) of(p *published, visible []string, all bool) (*view, error) {
 			return nil, err
 		}
 	}
-	v, err := render(raw, key)
-	if err != nil {
-		return nil, err
+	etag := p.version
+	if !all {
+		etag = hashOf(raw)
 	}
+	v := &view{key: key, etag: etag, raw: raw, zipped: sync.OnceValue(func() []byte {
+		began := c.now()
+		zipped := compressed(raw)
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		c.spend(c.now().Sub(began))
+		return zipped
+	})}
 	p.views = append(p.views, v)
 	if len(p.views) > mostViews {
 		p.views = slices.Delete(p.views, 0, 1)
@@ -141,20 +149,13 @@ func hashOf(raw []byte) string {
 	return hex.EncodeToString(sum[:16])
 }
 
-// render returns a JSON as it is served.
-func render(raw []byte, key string) (*view, error) {
+// compressed returns a JSON by gzip.
+func compressed(raw []byte) []byte {
 	var b bytes.Buffer
-	w, err := gzip.NewWriterLevel(&b, gzip.BestSpeed)
-	if err != nil {
-		return nil, fmt.Errorf("compress snapshot: %w", err)
-	}
-	if _, err := w.Write(raw); err != nil {
-		return nil, fmt.Errorf("compress snapshot: %w", err)
-	}
-	if err := w.Close(); err != nil {
-		return nil, fmt.Errorf("compress snapshot: %w", err)
-	}
-	return &view{key: key, etag: hashOf(raw), raw: raw, zipped: b.Bytes()}, nil
+	w, _ := gzip.NewWriterLevel(&b, gzip.BestSpeed) // the level is legal, and the buffer takes all
+	_, _ = w.Write(raw)
+	_ = w.Close()
+	return b.Bytes()
 }
 
 // age returns how long ago the state was looked at, and false where it never was.

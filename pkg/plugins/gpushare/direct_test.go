@@ -62,7 +62,8 @@ func newDesk(t testing.TB, gpuNodes ...*v1alpha1.GPUNode) *desk {
 	if err != nil {
 		t.Fatal(err)
 	}
-	indexer := informers.NewSharedInformerFactory(fake.NewClientset(), 0).Core().V1().Pods().Informer().GetIndexer()
+	known := informers.NewSharedInformerFactory(fake.NewClientset(), 0).Core().V1()
+	indexer := known.Pods().Informer().GetIndexer()
 	d := &desk{t: t, byName: map[string]*framework.NodeInfo{}, indexer: indexer}
 	m := newMetrics()
 	model, err := interference.ByName("default")
@@ -71,7 +72,7 @@ func newDesk(t testing.TB, gpuNodes ...*v1alpha1.GPUNode) *desk {
 	}
 	pods := corelisters.NewPodLister(indexer)
 	d.plugin = &Plugin{
-		handle: &deskHandle{desk: d}, policy: policy, metrics: m, learn: func() {},
+		handle: &deskHandle{desk: d}, hosts: known.Nodes().Lister(), policy: policy, metrics: m, learn: func() {},
 		state:    newState(pods, m, learning.New(learning.Options{Model: model, MaxProfiles: 100})),
 		crowding: crowding{model: model, weights: placement.EvenWeights}, scarcity: scarcity{percent: 10},
 		pending: newPending(nil, pods), answered: [2]firstAnswer{newAnswer(), newAnswer()},

@@ -26,6 +26,7 @@ import (
 	"github.com/tandem-gpu/tandem/internal/cluster/kube"
 	"github.com/tandem-gpu/tandem/pkg/api/config"
 	"github.com/tandem-gpu/tandem/pkg/api/v1alpha1"
+	"github.com/tandem-gpu/tandem/pkg/snapshot"
 	"github.com/tandem-gpu/tandem/pkg/vgpu"
 	"github.com/tandem-gpu/tandem/test/fakecluster"
 )
@@ -45,6 +46,8 @@ type cluster struct {
 
 	plugin *Plugin
 	stop   func()
+	// versions are the nodes of snapshots so far, of each plugin.
+	versions map[*Plugin]map[uint64]snapshot.Node
 }
 
 // newCluster returns a cluster in memory with the given GPUNodes and a Node for each, and a running scheduler.

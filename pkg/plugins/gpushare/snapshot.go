@@ -61,7 +61,7 @@ func (p *Plugin) dropMoved(nodes []snapshot.Node) {
 			return twice
 		}
 		if slices.ContainsFunc(n.Pods, func(pod snapshot.Pod) bool { return pod.Reserved }) {
-			n.Pods = slices.DeleteFunc(slices.Clone(n.Pods), moved) // others have the list too
+			n.Pods, n.Version = slices.DeleteFunc(slices.Clone(n.Pods), moved), 0 // others have the list too
 		}
 	}
 }
@@ -70,6 +70,8 @@ func (p *Plugin) dropMoved(nodes []snapshot.Node) {
 type shown struct {
 	mu    sync.Mutex
 	nodes map[string]shownNode
+	// made counts the nodes that were made anew: the version of the last.
+	made uint64
 }
 
 // shownNode is a node in a snapshot, and what it was made from.
@@ -102,6 +104,8 @@ func (p *Plugin) show(v *sight, before shownNode, gangOf func(*v1.Pod) *snapshot
 	}
 	node := p.snapshotNode(&from, v.name, pods, gangOf)
 	node.Topology = topology
+	p.shown.made++
+	node.Version = p.shown.made
 	return shownNode{node, from}
 }
 

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -22,8 +23,9 @@ func noGang(*v1.Pod) *snapshot.GangName { return nil }
 func (c *cluster) shownOn(node string) map[string]vgpu.Slots {
 	c.t.Helper()
 	nodes := c.plugin.SnapshotNodes(noGang)
+	c.checkVersions(nodes)
 	c.plugin.shown.nodes = nil
-	if diff := cmp.Diff(c.plugin.SnapshotNodes(noGang), nodes); diff != "" {
+	if diff := cmp.Diff(c.plugin.SnapshotNodes(noGang), nodes, cmpopts.IgnoreFields(snapshot.Node{}, "Version")); diff != "" {
 		c.t.Errorf("what was kept of the last snapshot (-made anew +kept):\n%s", diff)
 	}
 	for _, n := range nodes {
@@ -47,6 +49,26 @@ func (c *cluster) shownOn(node string) map[string]vgpu.Slots {
 		return shown
 	}
 	return nil
+}
+
+// checkVersions checks that nodes of one version are equal.
+func (c *cluster) checkVersions(nodes []snapshot.Node) {
+	c.t.Helper()
+	if c.versions == nil {
+		c.versions = map[*Plugin]map[uint64]snapshot.Node{}
+	}
+	if c.versions[c.plugin] == nil {
+		c.versions[c.plugin] = map[uint64]snapshot.Node{}
+	}
+	seen := c.versions[c.plugin]
+	for _, n := range nodes {
+		if before, known := seen[n.Version]; known && n.Version != 0 {
+			if diff := cmp.Diff(before, n); diff != "" {
+				c.t.Errorf("two states of a node have the version %d: %s", n.Version, diff)
+			}
+		}
+		seen[n.Version] = n
+	}
 }
 
 // The snapshot has the labels of a node that say where it is, as they are now, and no others.
