@@ -21,7 +21,8 @@ type Picture struct {
 	Owners []Owner `json:"owners"`
 	// Models of the devices, sorted.
 	Models []string `json:"models"`
-	Nodes  []Node   `json:"nodes"`
+	// Nodes by place, those without one last, then by name.
+	Nodes []Node `json:"nodes"`
 	// Waiting are gangs and pods without a place, those that wait longest first. WaitingLeftOut counts pods that the snapshot does not list.
 	Waiting        []Waiting `json:"waiting"`
 	WaitingLeftOut int       `json:"waitingLeftOut"`
@@ -40,6 +41,8 @@ type Owner struct {
 type Node struct {
 	Name    string `json:"name"`
 	Problem string `json:"problem,omitempty"`
+	// Place is where the node is by its topology labels, the widest level first: "eu-1 / rack-7"; absent where no label says it.
+	Place string `json:"place,omitempty"`
 	// WholeGPUs is the largest number of whole GPUs that one pod of priority 0 could get here, by placement's own answer. CPU and memory of the
 	// host do not count.
 	WholeGPUs int      `json:"wholeGPUs"`
@@ -111,15 +114,18 @@ func Of(s *snapshot.Snapshot) (*Picture, error) {
 	if err != nil {
 		return nil, fmt.Errorf("draw snapshot: %w", err)
 	}
+	levels := levelsOf(s.Nodes)
 	for i := range s.Nodes {
 		ledger := ledgers[s.Nodes[i].Name]
 		n := nodeOf(&s.Nodes[i], ledger, places)
+		n.Place = placeOf(&s.Nodes[i], levels)
 		n.lose(ledger, usual)
 		for k := range n.Devices {
 			p.Models = append(p.Models, n.Devices[k].Model)
 		}
 		p.Nodes = append(p.Nodes, n)
 	}
+	byPlace(p.Nodes)
 	slices.Sort(p.Models)
 	p.Models = slices.Compact(p.Models)
 	p.Waiting, p.WaitingLeftOut = waitingOf(s), s.PendingLeftOut

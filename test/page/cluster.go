@@ -57,10 +57,21 @@ func (m made) snapshot(moment int) *snapshot.Snapshot {
 	for left := m.gpus; left > 0; left -= perNode {
 		b := builder{random: random, moment: moment, at: at}
 		s.Nodes = append(s.Nodes, b.node(fmt.Sprintf("gpu-%03d", len(s.Nodes)+1), min(perNode, left)))
+		m.locate(s)
 	}
 	m.wait(s)
 	s.Sort()
 	return s
+}
+
+// locate says where the last node is, in clusters of several racks: 16 nodes are a rack, four racks a zone. The last node of all has no labels.
+func (m made) locate(s *snapshot.Snapshot) {
+	at := len(s.Nodes) - 1
+	if m.gpus > 100 && 8*len(s.Nodes) < m.gpus {
+		s.Nodes[at].Topology = map[string]string{
+			"topology.kubernetes.io/zone": fmt.Sprintf("zone-%c", 'a'+at/64), "topology.example.com/rack": fmt.Sprintf("rack-%02d", at/16+1),
+		}
+	}
 }
 
 // wait adds a gang and two pods that have no place, and a gang for which room is kept.

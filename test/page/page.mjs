@@ -157,6 +157,24 @@ const checks = {
     assert.equal(await text('shown'), '0 of 1000 GPUs');
     await close();
   },
+  async 'rows by topology: places in order, found by their names, in the details and the list'() {
+    const { page, picture, text, close } = await open(1000);
+    const places = [...new Set(picture.nodes.map((n) => n.place))];
+    assert.deepEqual(places, ['zone-a / rack-01', 'zone-a / rack-02', 'zone-a / rack-03', 'zone-a / rack-04', 'zone-b / rack-05', 'zone-b / rack-06', 'zone-b / rack-07', 'zone-b / rack-08', undefined]);
+    await page.fill('#text', 'rack-02');
+    assert.equal(await text('shown'), '128 of 1000 GPUs');
+    await settled(page);
+    const plain = await inks(page);
+    await page.fill('#text', 'gpu-017'); // the first of the rack
+    await settled(page);
+    assert.notEqual(await inks(page), plain);
+    await page.focus('#map');
+    await page.keyboard.press('Enter');
+    assert.match(await text('details'), /^gpu-017\/g0.*place.*zone-a \/ rack-02/);
+    await page.click('#list');
+    assert.match(await text('rows'), /place.*gpu-017\/g0.*zone-a \/ rack-02/);
+    await close();
+  },
   async 'a click: a GPU, a gang that waits, an answer'() {
     const { page, picture, text, close } = await open(8);
     const box = await page.locator('#map').boundingBox();

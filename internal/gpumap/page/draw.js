@@ -7,7 +7,7 @@ const others = '#999999';
 
 // Widths and heights of a tile, the largest first. The first with which the whole map is on the screen is taken.
 const sizes = [[230, 56], [150, 44], [96, 32], [64, 24], [44, 18], [30, 14], [22, 11], [16, 9]];
-const gap = 3, margin = 8, legible = 24;
+const gap = 3, margin = 8, legible = 24, heading = 16;
 
 export const themes = {
   light: { back: '#ffffff', front: '#1b1f24', weak: '#59636e', free: '#eef1f4', busy: '#8c959f', accent: '#0550ae', dark: false },
@@ -38,12 +38,18 @@ function plan(nodes, width, [w, h], label) {
   const block = label + across * (w + gap) + 12;
   const columns = Math.max(1, Math.floor((room + 12) / block));
   const each = Math.ceil(nodes.length / columns);
-  const tiles = [], labels = [];
+  const tiles = [], labels = [], places = [];
+  const placed = nodes.some((n) => n.place);
   let bottom = 0;
   for (let c = 0; c < columns; c++) {
-    let y = margin;
+    let y = margin, place;
     for (const node of nodes.slice(c * each, (c + 1) * each)) {
       const x = margin + c * block;
+      if (placed && place !== (node.place ?? '')) {
+        place = node.place ?? '';
+        places.push({ text: place || 'no topology', x, y, w: block - 12 });
+        y += heading;
+      }
       labels.push({ node, x, y, h });
       node.devices.forEach((device, i) => {
         tiles.push({ node, device, name: node.name + '/' + device.name, x: x + label + (i % across) * (w + gap), y: y + Math.floor(i / across) * (h + gap + 2) });
@@ -52,7 +58,7 @@ function plan(nodes, width, [w, h], label) {
     }
     bottom = Math.max(bottom, y);
   }
-  return { tiles, labels, w, h, label, across, columns, height: bottom + margin };
+  return { tiles, labels, places, w, h, label, across, columns, height: bottom + margin };
 }
 
 // at returns the tile at a point, or nothing.
@@ -238,6 +244,12 @@ export function draw(g, p, top, width, height, look) {
     g.fillText(text, l.x, l.y + Math.min(p.h - 1, p.h / 2 + size / 3), p.label - 6);
   }
   g.font = '11px "DejaVu Sans", system-ui, sans-serif';
+  for (const l of p.places) {
+    if (l.y + heading < top || l.y > top + height) continue;
+    g.fillStyle = theme.weak;
+    g.fillText(l.text, l.x, l.y + heading - 5, l.w);
+    g.fillRect(l.x, l.y + heading - 2, l.w, 1);
+  }
   for (const t of p.tiles) {
     if (t.y + p.h >= top && t.y <= top + height) drawTile(g, t, p, look);
   }

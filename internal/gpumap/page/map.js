@@ -97,7 +97,7 @@ function passes(node, d) {
   if (model && d.model !== model) return false;
   if (owner !== undefined && !d.slices.some((s) => state.picture.owners[s.owner].namespace === owner)) return false;
   if (!text) return true;
-  return [node.name + '/' + d.name, d.id, d.model, ...d.slices.flatMap((s) => [s.pod, s.gang, s.workload])].some((v) => v?.toLowerCase().includes(text));
+  return [node.name + '/' + d.name, node.place, d.id, d.model, ...d.slices.flatMap((s) => [s.pod, s.gang, s.workload])].some((v) => v?.toLowerCase().includes(text));
 }
 
 function filter() {
@@ -269,7 +269,7 @@ function details(what) {
   if (!d) return box.replaceChildren(make('h2', what), make('p', 'This GPU is not there at this time.'));
   const used = d.slices.reduce((sum, s) => sum + s.to - s.from, 0);
   box.replaceChildren(make('h2', what), pairs([
-    ['model', d.model], ['health', d.healthy ? 'healthy' : `sick${d.reason ? ': ' + d.reason : ''}`], ['node', node.problem ? `takes no pods: ${node.problem}` : ''],
+    ['model', d.model], ['health', d.healthy ? 'healthy' : `sick${d.reason ? ': ' + d.reason : ''}`], ['node', node.problem ? `takes no pods: ${node.problem}` : ''], ['place', node.place],
     ['slots', `${used} of ${d.slots} in use`], ['memory', bytes(d.memoryBytes) + (d.memoryUsedBytes === undefined ? '' : `, ${bytes(d.memoryUsedBytes)} in use`)],
     ['free', d.freeMilliGPU ? gpus(d.freeMilliGPU) + ' GPU' : ''], ['lost', d.lostMilliGPU === undefined || !d.freeMilliGPU ? '' : `${gpus(d.lostMilliGPU)} GPU of what is free, to usual requests`],
     ['SM use', d.smPercent === undefined ? 'not measured' : d.smPercent + ' %'], ['NVLink', d.island ? `island ${d.island}` : ''], ['UUID', d.id],

@@ -58,11 +58,11 @@ export function share(s) {
 // rows returns a table of GPUs.
 export function rows(tiles) {
   const t = make('table'), head = make('tr');
-  for (const h of ['GPU', 'model', 'health', 'shares']) head.append(make('th', h, { scope: 'col' }));
+  for (const h of ['GPU', 'place', 'model', 'health', 'shares']) head.append(make('th', h, { scope: 'col' }));
   t.append(head);
-  for (const { name, device: d } of tiles) {
+  for (const { name, node, device: d } of tiles) {
     const row = make('tr'), says = d.slices.map((s) => `${s.pod} (${note(s)})`).join(', ');
-    row.append(make('th', name, { scope: 'row' }), make('td', d.model), make('td', d.healthy ? 'healthy' : `sick ${d.reason ?? ''}`), make('td', says || 'free'));
+    row.append(make('th', name, { scope: 'row' }), make('td', node.place ?? ''), make('td', d.model), make('td', d.healthy ? 'healthy' : `sick ${d.reason ?? ''}`), make('td', says || 'free'));
     t.append(row);
   }
   return t;
