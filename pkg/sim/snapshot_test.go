@@ -5,8 +5,10 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 	"pgregory.net/rapid"
 
+	"github.com/tandem-gpu/tandem/pkg/gang"
 	"github.com/tandem-gpu/tandem/pkg/sim"
 	"github.com/tandem-gpu/tandem/pkg/snapshot"
 	"github.com/tandem-gpu/tandem/pkg/vgpu"
@@ -89,9 +91,19 @@ func checkSnapshotGangs(t *rapid.T, setup *sim.Setup, s *snapshot.Snapshot) {
 			}
 		}
 	}
+	wishes := map[string]gang.Wishes{}
+	for i := range setup.Jobs {
+		if g := setup.Jobs[i].Gang; g != nil {
+			wishes[g.Name] = g.Wishes
+		}
+	}
 	for i := range s.Gangs {
 		g := &s.Gangs[i]
 		name := path(&g.GangName)
+		asked := gang.Wishes{Required: g.RequiredTopology, Preferred: g.PreferredTopology}
+		if diff := cmp.Diff(wishes[name], asked, cmpopts.EquateEmpty()); diff != "" {
+			t.Fatalf("gang %s asks for other levels (-setup +snapshot):\n%s", name, diff)
+		}
 		if g.Bound > g.Members || (g.Phase == "Running") != (g.Bound > 0) || !without[name] && g.Bound != on[name] {
 			t.Fatalf("at %v %d pods of a gang are on nodes, and it is %+v", s.At, on[name], g)
 		}

@@ -116,6 +116,28 @@ func TestAnonymousNamesNothing(t *testing.T) {
 	})
 }
 
+// Gangs keep the levels that nodes have, and lose keys that nobody else has: these may be names.
+func TestAnonymousTopology(t *testing.T) {
+	s := &snapshot.Snapshot{
+		Source: snapshot.FromScheduler,
+		Nodes:  []snapshot.Node{{Name: "n1", Topology: map[string]string{"topology.example.com/rack": "r1"}}, {Name: "n2", Topology: map[string]string{"topology.example.com/rack": "r1"}}},
+		Gangs: []snapshot.Gang{{
+			GangName: snapshot.GangName{Source: "label", Namespace: "a", Name: "g"}, RequiredTopology: []string{"topology.example.com/rack", "secret.topology/x"},
+			PreferredTopology: []string{"secret.topology/y", "topology.example.com/rack"},
+		}},
+	}
+	got := s.Anonymous()
+	rack := []string{"topology.example.com/rack"}
+	if diff := cmp.Diff([][]string{rack, rack}, [][]string{got.Gangs[0].RequiredTopology, got.Gangs[0].PreferredTopology}); diff != "" {
+		t.Error(diff)
+	}
+	for i := range got.Nodes {
+		if diff := cmp.Diff(map[string]string{"topology.example.com/rack": "place-1"}, got.Nodes[i].Topology); diff != "" {
+			t.Error(diff)
+		}
+	}
+}
+
 // numbers returns the amounts of all devices and slices, in the order of the snapshot.
 func numbers(t *rapid.T, s *snapshot.Snapshot) any {
 	c, err := s.Cluster()
