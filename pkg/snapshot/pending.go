@@ -66,6 +66,9 @@ type Refused struct {
 	Nodes []RefusedNodes `json:"nodes,omitempty"`
 	// Nearest is the nearest miss on devices, with its numbers; nil where there was none.
 	Nearest *Refusal `json:"nearest,omitempty"`
+	// RoomAtSlowdownMilli is the max-slowdown of the pod, in thousandths, with which the same attempt found room on one of these nodes, where
+	// its own kept it away; 0 where none was found. It is the least of those that were tried: what is predicted on the nearest devices.
+	RoomAtSlowdownMilli int64 `json:"roomAtSlowdownMilli,omitempty"`
 }
 
 // RefusedNodes counts nodes.

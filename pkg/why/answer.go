@@ -23,6 +23,8 @@ type Answer struct {
 	// Promise is, where there are Fits, the promised slowdown that kept the first pod away from the nearest device at the last attempt;
 	// nil for none.
 	Promise *snapshot.Refusal `json:"promise,omitempty"`
+	// RoomAt is the max-slowdown in thousandths with which the first pod would have had room at that attempt, as the scheduler tried; 0 for none.
+	RoomAt int64 `json:"roomAtSlowdownMilli,omitempty"`
 	// Said is, where there are Fits, the sentence with which the scheduler refused the gang, "" for none.
 	Said string `json:"said,omitempty"`
 	// Nodes counts the nodes by what refuses the first pod there: a reason of package vgpu, a reason of this package, or the problem

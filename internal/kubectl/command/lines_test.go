@@ -177,6 +177,7 @@ func addPending(s *snapshot.Snapshot, name string, values map[string]string) err
 			Reason: vgpu.PromiseBroken, Helps: "eviction", Node: node, Device: name, Unit: vgpu.UnitMilliSlowdown, Want: p.Request.MaxSlowdownMilli,
 			Best: number(slowdown), Of: p.Request.MaxSlowdownMilli, Beside: listed(values["beside"], ','),
 		}
+		p.Refused.RoomAtSlowdownMilli = number(values["room-at"])
 	}
 	s.Pending = append(s.Pending, p)
 	return err

@@ -20,6 +20,8 @@ func advice(a *why.Answer) string {
 		return adviceAfter(&a.Changes[0])
 	}
 	switch {
+	case a.RoomAt > 0 && len(a.Others) == 0:
+		return fmt.Sprintf("set %s to %s or more, if it tolerates that.", v1alpha1.AnnotationMaxSlowdown, times(a.RoomAt))
 	case len(a.Fits) > 0 && len(a.Others) > 0:
 		return "what that plugin looks at: the events of the pod have its sentence."
 	case slices.ContainsFunc(a.Nodes, func(n snapshot.RefusedNodes) bool { return n.Reason == why.HostFull }):

@@ -3,6 +3,7 @@ package wording
 import (
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -91,7 +92,11 @@ func fitsSentence(who string, a *why.Answer) string {
 		most := slices.MaxFunc(a.Others, func(a, b snapshot.RefusedNodes) int { return a.Nodes - b.Nodes })
 		return fmt.Sprintf("%s waits although devices and a host have room for it: at the last attempt the plugin %s refused %s%s.", who, most.Reason, Count(most.Nodes, "node"), lookedAt(most.Reason))
 	case a.Promise != nil:
-		return fmt.Sprintf("%s waits although devices have room for it: at the last attempt a promise would have been broken: %s.", who, redacted(a.Promise))
+		said := fmt.Sprintf("%s waits although devices have room for it: at the last attempt a promise would have been broken: %s.", who, redacted(a.Promise))
+		if a.RoomAt > 0 {
+			said += fmt.Sprintf("\n\nTried by the scheduler at that attempt; %s would have fit\n  at max-slowdown %s", who, times(a.RoomAt))
+		}
+		return said
 	case a.Said != "":
 		return fmt.Sprintf("%s waits although devices have room for it: the scheduler said at the last attempt: %s.", who, strings.TrimSuffix(a.Said, "."))
 	case slices.Contains(a.Unknown, why.Slowdowns):
@@ -99,6 +104,9 @@ func fitsSentence(who string, a *why.Answer) string {
 	}
 	return fmt.Sprintf("%s has room on %s: the scheduler has not tried it since the room became free.", who, a.Fits[0].Node)
 }
+
+// times writes thousandths: 1.35 for 1350.
+func times(milli int64) string { return strconv.FormatFloat(float64(milli)/1000, 'f', -1, 64) }
 
 // redacted describes a refusal, with "another team" for pods that the reader may not see.
 func redacted(r *snapshot.Refusal) string {

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -14,6 +15,7 @@ import (
 
 	"github.com/tandem-gpu/tandem/pkg/api/v1alpha1"
 	"github.com/tandem-gpu/tandem/pkg/placement"
+	"github.com/tandem-gpu/tandem/pkg/snapshot"
 	"github.com/tandem-gpu/tandem/pkg/vgpu"
 )
 
@@ -101,6 +103,44 @@ func TestPromiseAmongUnknownPods(t *testing.T) {
 	d := newDesk(t, gpuNode("n1", 1))
 	d.runs(tolerating("1.15", tenant("r", "", 5)), "n1", 0)
 	expect(t, "Filter", d.tries(tenant("n", "", 5), "n1"), broken)
+}
+
+// What the snapshot says of a max-slowdown that is too low is true: with the one that it names the pod fits, and with a thousandth less it does
+// not. It names none where the promise of another pod is what would break.
+func TestRoomAtAnotherSlowdown(t *testing.T) {
+	refused := func(d *desk, p *v1.Pod) *snapshot.Refused {
+		cs, statuses := d.preFilter(p), framework.NewDefaultNodeToStatus()
+		for _, n := range d.nodes {
+			if status := d.plugin.Filter(t.Context(), cs, p, n); !status.IsSuccess() {
+				status.SetPlugin(Name)
+				statuses.Set(n.Node().Name, status)
+			}
+		}
+		d.plugin.pending.add(p)
+		_, _ = d.plugin.PostFilter(t.Context(), cs, p, statuses)
+		pending, _ := d.plugin.SnapshotPending(10, noGang)
+		return pending[len(pending)-1].Refused
+	}
+	fits := func(d *desk, milli int64) bool {
+		p := tolerating(strconv.FormatFloat(float64(milli)/1000, 'f', 3, 64), tenant("again", "heavy", 5))
+		return slices.ContainsFunc(d.nodes, func(n fwk.NodeInfo) bool { return d.tries(p, n.Node().Name) == "" })
+	}
+	d := newDesk(t, gpuNode("n1", 1), gpuNode("n2", 1), gpuNode("n3", 1))
+	d.declare(declared("heavy", 100, 60))
+	d.declare(declared("middle", 60, 40))
+	d.runs(tenant("a", "heavy", 5), "n1", 0)
+	d.runs(tenant("b", "middle", 5), "n2", 0)
+	d.runs(tolerating("1.001", tenant("c", "middle", 5)), "n3", 0)
+	r := refused(d, tolerating("1.01", tenant("asks", "heavy", 5)))
+	if at := r.RoomAtSlowdownMilli; at <= 1010 || !fits(d, at) || fits(d, at-1) {
+		t.Errorf("it would fit at %d: %+v", at, r)
+	}
+	d = newDesk(t, gpuNode("n1", 1))
+	d.declare(declared("heavy", 100, 60))
+	d.runs(tolerating("1.001", tenant("c", "heavy", 5)), "n1", 0)
+	if r := refused(d, tolerating("1.01", tenant("asks", "heavy", 5))); r.RoomAtSlowdownMilli != 0 {
+		t.Errorf("beside a promise it would fit at %d", r.RoomAtSlowdownMilli)
+	}
 }
 
 // The refusal names the neighbour, and in-tree preemption learns that evictions help.

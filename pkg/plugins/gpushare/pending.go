@@ -53,6 +53,8 @@ type attempt struct {
 	nodes map[string]int
 	// nearest is the nearest miss on devices, nil for none.
 	nearest *vgpu.Refusal
+	// roomAt is the max-slowdown with which there was room: see snapshot.Refused.
+	roomAt int64
 }
 
 func newPending(activator fwk.PodActivator, lister corelisters.PodLister) *pending {

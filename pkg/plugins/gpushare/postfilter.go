@@ -63,6 +63,7 @@ const notTried = "not looked at"
 // refusalsOf returns why nodes that this plugin refused do not take a pod, and what an attempt keeps of that and of the others.
 func (p *Plugin) refusalsOf(r *vgpu.Request, nodes []fwk.NodeInfo, statuses fwk.NodeToStatusReader) ([]vgpu.Refusal, *attempt) {
 	var refusals []vgpu.Refusal
+	var tight []tooSlow
 	last := &attempt{at: p.now(), nodes: map[string]int{}}
 	for _, node := range nodes {
 		if by := statuses.Get(node.Node().Name).Plugin(); by != Name {
@@ -77,12 +78,39 @@ func (p *Plugin) refusalsOf(r *vgpu.Request, nodes []fwk.NodeInfo, statuses fwk.
 		if refusal := p.state.ruling().Fit(o.ledger, r); refusal != nil {
 			refusals = append(refusals, *refusal)
 			last.nodes[string(refusal.Reason)]++
+			if refusal.Reason == vgpu.PromiseBroken && refusal.Promised == "" {
+				tight = append(tight, tooSlow{o.ledger, refusal.Best})
+			}
 		}
 	}
+	last.roomAt = p.roomAt(r, tight)
 	if nearest, ok := placement.Nearest(refusals); ok {
 		last.nearest = &nearest
 	}
 	return refusals, last
+}
+
+// tooSlow is a node on whose devices the pod would be slower than it tolerates: at least so much, in thousandths of its time alone.
+type tooSlow struct {
+	ledger   *vgpu.Node
+	slowdown int64
+}
+
+// mostTolerated bounds the nodes for which roomAt asks.
+const mostTolerated = 16
+
+// roomAt returns the least slowdown that the pod has to tolerate to fit on one of the nodes, 0 where it fits on none of those that were asked:
+// there the promise of another pod would break.
+func (p *Plugin) roomAt(r *vgpu.Request, nodes []tooSlow) int64 {
+	slices.SortStableFunc(nodes, func(a, b tooSlow) int { return cmp.Compare(a.slowdown, b.slowdown) })
+	for _, n := range nodes[:min(len(nodes), mostTolerated)] {
+		tolerant := *r
+		tolerant.MaxSlowdown = n.slowdown
+		if p.state.ruling().Fit(n.ledger, &tolerant) == nil {
+			return n.slowdown
+		}
+	}
+	return 0
 }
 
 // closed says which nodes do not take a pod although their devices could, now or when others leave, and why. The words

@@ -357,6 +357,7 @@ func (p *Plugin) snapshotPending(w *waiting, gangOf func(*v1.Pod) *snapshot.Gang
 		}
 		if w.last.nearest != nil {
 			out.Refused.Nearest = snapshot.RefusalOf(w.last.nearest)
+			out.Refused.RoomAtSlowdownMilli = w.last.roomAt
 		}
 	}
 	return out
