@@ -95,8 +95,8 @@ func waiting(pods int, request string) (lines string) {
 	return lines
 }
 
-// BenchmarkWhy answers a question about a large cluster, from the decoded snapshot to the text. The target is 200 ms: one core took 90 to
-// 140 ms for pods and 165 to 190 ms for gangs. "decode" is what comes before, the JSON and its check: 310 to 340 ms. cpu-ms/op is the
+// BenchmarkWhy answers a question about a large cluster, from the decoded snapshot to the text. The target is 200 ms: one core took 100 to
+// 135 ms for pods and 165 to 220 ms for gangs. "decode" is what comes before, the JSON and its check: 310 to 340 ms. cpu-ms/op is the
 // cost where others use the processors as well.
 func BenchmarkWhy(b *testing.B) {
 	for _, c := range benchCases {
