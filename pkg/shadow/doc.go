@@ -14,7 +14,7 @@
 //
 // The words it adds to the glossary:
 //
-//   - period: a time in which the nodes stay the same. Both worlds begin it with what runs and waits in reality, so that no
+//   - period: a time in which the nodes stay the same. Both worlds begin it with what runs and waits on each node in reality, so that no
 //     difference between them outlives it;
 //   - counted: said of a pod that was created within the period, and whose waiting is in the figures;
 //   - carried: said of a pod that was there when the period began;

@@ -239,6 +239,9 @@ func (l *Log) Created(p Pod) error {
 	return nil
 }
 
+// Knows reports whether a pod is in the log.
+func (l *Log) Knows(uid vgpu.UID) bool { return l.byUID[uid] != nil }
+
 // Bound notes that the other scheduler bound a pod to a node. The assignment has the pod's devices where they are known; without
 // containers they are not. Only the first bind of a pod counts. Pods that are not known change nothing.
 func (l *Log) Bound(uid vgpu.UID, node string, a vgpu.Assignment, at time.Time) {

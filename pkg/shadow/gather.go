@@ -1,6 +1,7 @@
 package shadow
 
 import (
+	"fmt"
 	"slices"
 	"time"
 
@@ -14,6 +15,21 @@ type company struct {
 	running int // pinned members, which run already
 }
 
+// over reports whether all members of the gang have ended by a time: later ones of its name are another gang.
+func (g *company) over(members []member, by time.Duration) bool {
+	return !slices.ContainsFunc(g.members, func(i int) bool { return members[i].ended > by })
+}
+
+// stillThere counts the members that have not ended by a time.
+func stillThere(members []*member, by time.Duration) (count int) {
+	for _, m := range members {
+		if m.ended > by {
+			count++
+		}
+	}
+	return count
+}
+
 // least returns the least number of members that may run.
 func (g *company) least() int {
 	if g.gang.MinCount > 0 {
@@ -25,7 +41,7 @@ func (g *company) least() int {
 // companies returns the gangs of the pods that are not pinned, in the order of their first members. Members join within the time of
 // Config.Gather; late counts the others.
 func (l *Log) companies(members []member) (all []*company, late int) {
-	by, running := map[string]*company{}, map[string]int{}
+	by, pinned := map[string]*company{}, map[string][]*member{}
 	for i := range members {
 		m := &members[i]
 		if m.Gang == nil {
@@ -34,10 +50,10 @@ func (l *Log) companies(members []member) (all []*company, late int) {
 		g := by[m.Gang.Name]
 		switch {
 		case m.pinned: // these come first
-			running[m.Gang.Name]++
+			pinned[m.Gang.Name] = append(pinned[m.Gang.Name], m)
 			continue
-		case g == nil:
-			g = &company{gang: m.Gang, running: running[m.Gang.Name]}
+		case g == nil || g.over(members, m.created):
+			g = &company{gang: m.Gang, running: stillThere(pinned[m.Gang.Name], m.created)}
 			by[m.Gang.Name], all = g, append(all, g)
 		case m.created-members[g.members[0]].created > l.cfg.Gather:
 			late++
@@ -54,7 +70,7 @@ func (l *Log) gather(c *cast) {
 	all, late := l.companies(c.members)
 	c.late = late
 	gone := map[int]bool{}
-	for _, g := range all {
+	for at, g := range all {
 		runs, known := g.runs(c.members)
 		if len(g.members) < g.least() || !known {
 			c.gangs++
@@ -68,7 +84,7 @@ func (l *Log) gather(c *cast) {
 			arrive = max(arrive, c.members[i].arrive)
 			priority = max(priority, c.members[i].Request.Priority)
 		}
-		spec := &sim.Gang{Name: g.gang.Name, MinCount: g.least(), Wishes: g.gang.Wishes, Losses: g.gang.Losses}
+		spec := &sim.Gang{Name: fmt.Sprintf("%s#%d", g.gang.Name, at), MinCount: g.least(), Wishes: g.gang.Wishes, Losses: g.gang.Losses}
 		for _, i := range g.members {
 			m := &c.members[i]
 			m.gang, m.arrive, m.runs = spec, arrive, runs

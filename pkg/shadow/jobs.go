@@ -20,14 +20,24 @@ type member struct {
 	// runs is how long it runs, 0 where that is not known yet.
 	runs   time.Duration
 	pinned bool
-	gang   *sim.Gang
+	// carried says that the pod was there when the period began.
+	carried bool
+	gang    *sim.Gang
 }
 
 // unset stands for a time that has not come.
 const unset = time.Duration(math.MaxInt64)
 
 // counted reports whether the pod's waiting is in the figures.
-func (m *member) counted() bool { return m.created >= 0 && !m.Foreign }
+func (m *member) counted() bool { return !m.carried && m.created >= 0 && !m.Foreign }
+
+// placed returns the request that the world of Tandem places: of a pinned pod what it has in reality.
+func (m *member) placed() *vgpu.Request {
+	if m.pinned {
+		return &m.Request
+	}
+	return m.would()
+}
 
 // cast is the pods of a period, in the order of the jobs of the run.
 type cast struct {
@@ -50,7 +60,7 @@ func (l *Log) cast(now time.Time) *cast {
 		known[n.Name()] = true
 	}
 	all := &cast{}
-	for _, f := range l.facts {
+	for i, f := range l.facts {
 		switch {
 		case f.Foreign && f.node == "", f.Created.After(now):
 			continue
@@ -61,7 +71,7 @@ func (l *Log) cast(now time.Time) *cast {
 			all.outside++
 			continue
 		}
-		all.members = append(all.members, l.member(f))
+		all.members = append(all.members, l.member(f, i < l.carried))
 	}
 	slices.SortStableFunc(all.members, func(a, b member) int {
 		if pinnedFirst := cmp.Compare(rank(&a), rank(&b)); pinnedFirst != 0 {
@@ -82,8 +92,8 @@ func rank(m *member) int {
 }
 
 // member returns a pod with its times from the begin of the period.
-func (l *Log) member(f *fact) member {
-	m := member{fact: f, created: f.Created.Sub(l.began), bound: unset, ended: unset}
+func (l *Log) member(f *fact, carried bool) member {
+	m := member{fact: f, carried: carried, created: f.Created.Sub(l.began), bound: unset, ended: unset}
 	m.arrive = max(0, m.created)
 	if f.node != "" {
 		before := f.bound.Before(l.began)
@@ -111,7 +121,7 @@ func (l *Log) setup(c *cast) sim.Setup {
 	}
 	for i := range c.members {
 		m := &c.members[i]
-		j := sim.Job{Request: *m.would(), Arrive: m.arrive, Duration: m.runs, Class: m.Class, Gang: m.gang}
+		j := sim.Job{Request: *m.placed(), Arrive: m.arrive, Duration: m.runs, Class: m.Class, Gang: m.gang}
 		if m.pinned {
 			j.Class, j.Request.Priority = l.pin(m.node), math.MaxInt32
 		}

@@ -215,8 +215,9 @@ const (
 	begins
 )
 
-// play books all stays until a time. It returns the pods whose devices are not known and that no devices of their node fit.
-func (l *ledger) play(stays []stay, arrivals []arrival, until time.Duration) (unbooked int, err error) {
+// play books all stays until a time. It returns the pods that no devices of their node fit: where the devices are not known, and where they are
+// and others have them, which is an error if strict.
+func (l *ledger) play(stays []stay, arrivals []arrival, until time.Duration, strict bool) (unbooked int, err error) {
 	for _, e := range eventsOf(stays, arrivals) {
 		if e.at >= until {
 			break
@@ -230,9 +231,7 @@ func (l *ledger) play(stays []stay, arrivals []arrival, until time.Duration) (un
 		case arrives:
 			l.learn(&arrivals[e.which])
 		case begins:
-			s := &stays[e.which]
-			guess := len(s.assignment.Containers) == 0
-			if err := l.add(s); err != nil && !guess {
+			if err := l.add(&stays[e.which]); err != nil && strict {
 				return unbooked, err
 			} else if err != nil {
 				unbooked++

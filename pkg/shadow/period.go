@@ -40,7 +40,7 @@ type period struct {
 	leftOut       leftOut
 	members       []member // of the present period alone
 	unknown       []Unknown
-	// pinnedOut counts the pinned pods for which the world of Tandem has no room on their node.
+	// pinnedOut counts the pinned pods for which the world of Tandem has no room on their node when they come there.
 	pinnedOut int
 }
 
@@ -56,18 +56,18 @@ func (l *Log) play(now time.Time) (*period, error) {
 	p.count()
 	until := now.Sub(l.began)
 	var err error
-	if p.other, err = l.measure(c, c.happened(until), until); err != nil {
+	if p.other, err = l.measure(c, c.happened(until), until, false); err != nil {
 		return nil, fmt.Errorf("measure what happened: %w", err)
 	}
 	h, err := sim.Run(l.setup(c))
 	if err != nil {
 		return nil, fmt.Errorf("play what Tandem would have done: %w", err)
 	}
-	if p.tandem, err = l.measure(c, c.played(h, until), until); err != nil {
+	if p.tandem, err = l.measure(c, c.played(h, until), until, true); err != nil {
 		return nil, fmt.Errorf("measure what Tandem would have done: %w", err)
 	}
 	for i := range c.members {
-		if c.members[i].pinned && p.tandem.starts[i] == unset {
+		if c.members[i].pinned && p.tandem.starts[i] != c.members[i].arrive {
 			p.pinnedOut++
 		}
 	}
@@ -79,9 +79,10 @@ func (p *period) count() {
 	gangs := map[*sim.Gang]bool{}
 	for i := range p.members {
 		m := &p.members[i]
-		if m.counted() {
-			p.counted++
+		if !m.counted() {
+			continue
 		}
+		p.counted++
 		if m.Would != nil && m.Would.PeakSlots() != m.Request.PeakSlots() {
 			p.shared++
 		}
@@ -112,7 +113,7 @@ func (c *cast) played(h *sim.History, until time.Duration) []stay {
 	var all []stay
 	for _, x := range h.Holdings() {
 		if x.From < until {
-			s := stay{member: x.Job, from: x.From, to: until, request: c.members[x.Job].would(), assignment: x.Assignment}
+			s := stay{member: x.Job, from: x.From, to: until, request: c.members[x.Job].placed(), assignment: x.Assignment}
 			if h.Outcomes[x.Job].State == sim.Finished {
 				s.to = min(x.To, until)
 			}
@@ -128,14 +129,15 @@ func inOrder(all []stay) []stay {
 	return all
 }
 
-// measure returns the figures of a world. The usual requests are those that Tandem would have placed, in both worlds.
-func (l *Log) measure(c *cast, stays []stay, until time.Duration) (world, error) {
+// measure returns the figures of a world. The usual requests are those that Tandem would have placed, in both worlds. Strict says that a ledger
+// which refuses an assignment is an error: what is read of reality may contradict itself for a moment.
+func (l *Log) measure(c *cast, stays []stay, until time.Duration, strict bool) (world, error) {
 	books, err := newLedger(l.inventory.Nodes, &l.cfg)
 	if err != nil {
 		return world{}, err
 	}
 	w := world{starts: make([]time.Duration, len(c.members))}
-	if w.unbooked, err = books.play(stays, c.arrivals(), until); err != nil {
+	if w.unbooked, err = books.play(stays, c.arrivals(), until, strict); err != nil {
 		return world{}, err
 	}
 	w.sums, w.touched = books.sums, books.touched
@@ -162,7 +164,7 @@ func (c *cast) arrivals() []arrival {
 			}
 			place = first[m.gang]
 		}
-		all = append(all, arrival{m.arrive, place, m.would()})
+		all = append(all, arrival{m.arrive, place, m.placed()})
 	}
 	slices.SortStableFunc(all, func(a, b arrival) int { return cmp.Or(cmp.Compare(a.at, b.at), cmp.Compare(a.place, b.place)) })
 	return all
@@ -196,13 +198,31 @@ func (w *world) gangs(c *cast, stays []stay, until time.Duration) {
 		}
 	}
 	for _, g := range order {
-		held, whole := by[g], until
-		if len(held) >= g.MinCount {
-			whole = held[g.MinCount-1].from
+		held := by[g]
+		whole, runs := wholeAt(held, g.MinCount)
+		if !runs {
+			whole = until
+		} else if first := &c.members[held[0].member]; first.counted() { // else it counts in the period in which it came
 			w.whole++
 		}
 		for _, s := range held {
 			w.partial += float64(s.taken) * float64(max(0, min(s.to, whole)-s.from))
 		}
 	}
+}
+
+// wholeAt returns when so many of the stays were there at once for the first time. The stays are in the order of their begins.
+func wholeAt(stays []*stay, count int) (at time.Duration, ever bool) {
+	for i, s := range stays {
+		there := 0
+		for _, other := range stays[:i+1] {
+			if other.to > s.from {
+				there++
+			}
+		}
+		if there >= count {
+			return s.from, true
+		}
+	}
+	return 0, false
 }

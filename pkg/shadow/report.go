@@ -208,8 +208,8 @@ func unknown(all []*period) []Unknown {
 		{outside, "pods on other nodes", "they are on nodes whose GPUs are unknown; they are in neither world"},
 		{gangs, "gangs", "they never had enough members at once and are gone, or too few members came; they are in neither world"},
 		{late, "late members of gangs", "they came long after the first member of their gang; they count as pods by themselves"},
-		{unbooked, "pods without GPUs in the ledger", "which GPUs they have is unknown, and no free GPUs of their node fit by Tandem's rules; they count in the waiting alone"},
-		{pinnedOut, "pods that ran before", "the world of Tandem has no room for them on their node"},
+		{unbooked, "pods without GPUs in the ledger", "no free GPUs of their node fit by Tandem's rules, or others have the GPUs of their assignment; they count in the waiting alone"},
+		{pinnedOut, "pods that keep their node", "they ran before or are another scheduler's, and the world of Tandem has no room for them there when they come"},
 		{running, "pods that Tandem would have started and that wait in reality", "how long they run is unknown; in the world of Tandem they keep their GPUs until it is known"},
 	} {
 		if c.count > 0 {

@@ -14,6 +14,7 @@ import (
 	"github.com/tandem-gpu/tandem/internal/cluster/admission"
 	"github.com/tandem-gpu/tandem/internal/cluster/kube"
 	"github.com/tandem-gpu/tandem/internal/cluster/podgroup"
+	configv1 "github.com/tandem-gpu/tandem/pkg/api/config/v1"
 	"github.com/tandem-gpu/tandem/pkg/gang"
 	"github.com/tandem-gpu/tandem/pkg/shadow"
 	"github.com/tandem-gpu/tandem/pkg/vgpu"
@@ -52,6 +53,7 @@ type Recorder struct {
 	classes []*v1.Pod
 	gangs   map[podgroup.Ref]*shadow.Gang
 	refused map[vgpu.UID]bool // pods whose request cannot be read
+	gated   map[vgpu.UID]bool // pods that were seen with scheduling gates: no scheduler tries them until these are gone
 	why     []shadow.Unknown  // while no period has begun
 }
 
@@ -61,7 +63,7 @@ func New(o Options) (*Recorder, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Recorder{o: o, log: log, gangs: map[podgroup.Ref]*shadow.Gang{}, refused: map[vgpu.UID]bool{}}, nil
+	return &Recorder{o: o, log: log, gangs: map[podgroup.Ref]*shadow.Gang{}, refused: map[vgpu.UID]bool{}, gated: map[vgpu.UID]bool{}}, nil
 }
 
 // Look compares the nodes with those of the period, and begins another one where they differ or where it is full. The function lists all
@@ -139,16 +141,24 @@ func (r *Recorder) Gone(pod *v1.Pod) {
 	defer r.mu.Unlock()
 	r.log.Ended(kube.UIDOf(pod), endedAt(pod, r.o.Now()))
 	delete(r.refused, kube.UIDOf(pod))
+	delete(r.gated, kube.UIDOf(pod))
 }
 
 func (r *Recorder) note(ctx context.Context, pod *v1.Pod) {
 	uid := kube.UIDOf(pod)
+	if len(pod.Spec.SchedulingGates) > 0 {
+		r.gated[uid] = true
+		return
+	}
+	if ended(pod) && !r.log.Knows(uid) && endedAt(pod, r.o.Now()).Before(r.log.Began()) {
+		return // it is in no world of this period
+	}
 	request, err := requestOf(pod)
 	if err == nil && len(request.Containers) == 0 || r.refused[uid] {
 		return
 	}
 	if err == nil {
-		err = r.created(pod, &request)
+		err = r.created(ctx, pod, &request)
 	}
 	if err != nil {
 		r.refused[uid] = true
@@ -173,16 +183,16 @@ func (r *Recorder) note(ctx context.Context, pod *v1.Pod) {
 }
 
 // created notes a pod, of which later calls change nothing.
-func (r *Recorder) created(pod *v1.Pod, request *vgpu.Request) error {
+func (r *Recorder) created(ctx context.Context, pod *v1.Pod, request *vgpu.Request) error {
 	if r.o.Workloads != nil {
 		request.Workload = r.o.Workloads(pod)
 	}
 	would, err := shareOf(pod, request, r.o.ShareAnnotation)
-	if err != nil {
-		return err
+	if err != nil && !r.log.Knows(request.UID) {
+		klog.FromContext(ctx).Info("A pod counts with whole GPUs in both worlds, since its share cannot be read", "pod", klog.KObj(pod), "why", err.Error())
 	}
 	p := shadow.Pod{
-		Request: *request, Would: would, Created: pod.CreationTimestamp.Time, Class: r.classOf(pod), Foreign: pod.Spec.SchedulerName != r.o.SchedulerName,
+		Request: *request, Would: would, Created: r.came(pod), Class: r.classOf(pod), Foreign: pod.Spec.SchedulerName != r.o.SchedulerName,
 	}
 	if r.o.Gangs != nil {
 		if ref, member := r.o.Gangs.Of(pod); member {
@@ -190,6 +200,14 @@ func (r *Recorder) created(pod *v1.Pod, request *vgpu.Request) error {
 		}
 	}
 	return r.log.Created(p)
+}
+
+// came returns when a pod came before the schedulers: at its creation, or when its last scheduling gate went, as far as that was seen.
+func (r *Recorder) came(pod *v1.Pod) time.Time {
+	if r.gated[kube.UIDOf(pod)] {
+		return r.o.Now().Truncate(time.Second)
+	}
+	return pod.CreationTimestamp.Time
 }
 
 // classOf returns the class of the pods that the same nodes take.
@@ -213,6 +231,9 @@ func (r *Recorder) gangOf(ref podgroup.Ref) *shadow.Gang {
 	}
 	if known, err := r.o.Gangs.Gang(ref); err == nil {
 		g.MinCount, g.Wishes = known.MinCount, gang.Wishes{Required: known.Required, Preferred: known.Preferred}
+		if len(known.Required) == 0 && len(known.Preferred) == 0 {
+			g.Wishes.Preferred = configv1.DefaultPreferredTopology()
+		}
 	}
 	return g
 }

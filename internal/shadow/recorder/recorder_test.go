@@ -236,6 +236,42 @@ func TestRecorder(t *testing.T) {
 	}
 }
 
+// TestGates: a pod comes when its last scheduling gate goes. Until then no scheduler tries it.
+func TestGates(t *testing.T) {
+	b := newBed(t, gfd("n1", 1))
+	gated := func(p *v1.Pod) { p.Spec.SchedulingGates = []v1.PodSchedulingGate{{Name: "example.com/quota"}} }
+	b.now = at(20)
+	b.tell(t, pod("a", resourceGPU, "1", gated))
+	if r := b.report(t, 50); r.Pods != 0 {
+		t.Errorf("a gated pod counts: %+v", r)
+	}
+	b.now = at(100)
+	b.tell(t, pod("a", resourceGPU, "1"), pod("a", resourceGPU, "1", bound("n1", 130)))
+	if r := b.report(t, 200); r.Pods != 1 || r.Other.Waiting.MeanMillis != 30_000 || r.Tandem.Waiting.MeanMillis != 0 {
+		t.Errorf("%+v", r)
+	}
+}
+
+// TestEndedBefore: what is heard of a pod that ended before the period, and that is not known, changes nothing.
+func TestEndedBefore(t *testing.T) {
+	b := newBed(t, gfd("n1", 1))
+	b.now = at(100)
+	b.look(t, []*v1.Node{gfd("n1", 1), gfd("n2", 1)})
+	b.tell(t, pod("old", resourceGPU, "1", bound("n1", 20), finished(50)))
+	if r := b.report(t, 200); r.Other.Touched != 0 || r.Tandem.Touched != 0 || len(r.Unknown) > 0 {
+		t.Errorf("%+v", r)
+	}
+}
+
+// TestIllegalShare: a pod whose share cannot be read has whole GPUs in both worlds, as it has in reality.
+func TestIllegalShare(t *testing.T) {
+	b := newBed(t, gfd("n1", 1))
+	b.tell(t, pod("a", resourceGPU, "1", annotated("0.5"), bound("n1", 10)))
+	if r := b.report(t, 100); r.Pods != 1 || r.Shared != 0 || r.Other.Allocated != r.Tandem.Allocated || r.Other.Touched != 1 {
+		t.Errorf("%+v", r)
+	}
+}
+
 // TestPeriodsByNodes: a node that joins begins a period, and so does a cordon; a new label that no pod asks for does not.
 func TestPeriodsByNodes(t *testing.T) {
 	b := newBed(t, gfd("n1", 1))

@@ -29,6 +29,7 @@ type Source struct {
 
 	mu    sync.Mutex
 	last  *shadow.Report
+	err   error
 	until time.Time
 }
 
@@ -42,16 +43,13 @@ func (s *Source) Report() (*shadow.Report, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	began := s.now()
-	if s.last != nil && began.Before(s.until) {
-		return s.last, nil
+	if began.Before(s.until) {
+		return s.last, s.err
 	}
-	r, err := s.make()
-	if err != nil {
-		return nil, err
-	}
+	s.last, s.err = s.make()
 	end := s.now()
-	s.last, s.until = r, end.Add(max(time.Second, rest*end.Sub(began)))
-	return r, nil
+	s.until = end.Add(max(time.Second, rest*end.Sub(began)))
+	return s.last, s.err
 }
 
 // Handler answers those who may get Path. The examples name pods: they are for those who may list the pods of all namespaces.

@@ -38,7 +38,7 @@ func sample() *shadow.Report {
 }
 
 const wantText = `Shadow of default-scheduler from 2026-01-05T09:00:00Z to 2026-01-05T11:00:00Z (2h0m0s, periods: 1)
-GPUs: 8. Pods that came: 3, in gangs: 1, as shares with Tandem: 1.
+GPUs: 8. Pods that came: 3, as shares with Tandem: 1. Gangs that came: 1.
 
                                              default-scheduler   Tandem
 waiting, mean                                1m30s               0s

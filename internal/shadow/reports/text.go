@@ -78,7 +78,7 @@ func writeText(w io.Writer, r *shadow.Report, name string) error {
 	if r.Dropped > 0 {
 		fmt.Fprintf(&b, "Earlier periods that are no longer in the figures: %d\n", r.Dropped)
 	}
-	fmt.Fprintf(&b, "GPUs: %d. Pods that came: %d, in gangs: %d, as shares with Tandem: %d.\n\n", r.GPUs, r.Pods, r.Gangs, r.Shared)
+	fmt.Fprintf(&b, "GPUs: %d. Pods that came: %d, as shares with Tandem: %d. Gangs that came: %d.\n\n", r.GPUs, r.Pods, r.Shared, r.Gangs)
 	table := tabwriter.NewWriter(&b, 0, 0, 3, ' ', 0)
 	fmt.Fprintf(table, "\t%s\tTandem\n", name)
 	for _, each := range rows {
