@@ -13,22 +13,24 @@ import (
 // that a pod may use: a snapshot has these of waiting pods alone.
 func usualOf(s *snapshot.Snapshot) (*fragmentation.Mix, error) {
 	var counter fragmentation.Counter
-	observe := func(namespace string, slots vgpu.Slots) {
-		if slots > 0 {
+	seen := map[vgpu.UID]bool{}
+	observe := func(uid vgpu.UID, namespace string, slots vgpu.Slots) {
+		if slots > 0 && !seen[uid] {
+			seen[uid] = true
 			counter.Observe(namespace, fragmentation.Kind{Slots: slots}, 0)
 		}
 	}
 	for i := range s.Nodes {
 		n := &s.Nodes[i]
 		for k := range n.Pods {
-			observe(n.Pods[k].Namespace, heldBy(&n.Pods[k]))
+			observe(n.Pods[k].UID, n.Pods[k].Namespace, heldBy(&n.Pods[k]))
 		}
 		for k := range n.Holds {
-			observe(n.Holds[k].Namespace, heldBy(&n.Holds[k].Pod))
+			observe(n.Holds[k].UID, n.Holds[k].Namespace, heldBy(&n.Holds[k].Pod))
 		}
 	}
 	for i := range s.Pending {
-		observe(s.Pending[i].Namespace, slotsOf(&s.Pending[i]))
+		observe(s.Pending[i].UID, s.Pending[i].Namespace, slotsOf(&s.Pending[i]))
 	}
 	m, err := counter.Mix(0)
 	if err != nil {

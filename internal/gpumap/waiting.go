@@ -87,7 +87,7 @@ func whyPod(p *snapshot.Pending) (string, []string) {
 	case p.Request == nil:
 		return "Its request is malformed; the pod's condition says how.", nil
 	case p.Refused == nil:
-		return "It has not been tried yet, or it waits for its turn.", nil
+		return "It has not been tried yet, it waits for its turn, or it is being bound.", nil
 	}
 	r := p.Refused
 	details := make([]string, 0, len(r.Nodes)+1)

@@ -62,8 +62,11 @@ func worldOf(s *snapshot.Snapshot) (*world, error) {
 			return nil, err
 		}
 	}
+	placed := s.Placed()
 	for i := range s.Pending {
-		w.addPending(&s.Pending[i])
+		if !placed[s.Pending[i].UID] { // a reserved pod is on its node already
+			w.addPending(&s.Pending[i])
+		}
 	}
 	w.gaps[LeftOut] += s.PendingLeftOut
 	return w, nil

@@ -21,7 +21,7 @@ import (
 func (s *Snapshot) Anonymous() *Snapshot {
 	out := s.clone()
 	out.Redacted = true
-	a := &anonymizer{names: map[kind]map[string]string{}}
+	a := &anonymizer{names: map[kind]map[string]string{}, models: s.models()}
 	a.walk(out) // notes the names, and changes nothing
 	a.number()
 	a.walk(out)
@@ -46,6 +46,7 @@ const (
 	anOwner    kind = "owner"
 	aGate      kind = "gate"
 	aPlace     kind = "place"
+	aModel     kind = "model"
 	aText      kind = "text"
 )
 
@@ -54,6 +55,8 @@ type anonymizer struct {
 	// names has the new names by the old ones. While they are noted, the new ones are "".
 	names map[kind]map[string]string
 	ready bool
+	// models are those of the devices: they stay.
+	models map[string]bool
 	// known are all old names.
 	known map[string]bool
 }
@@ -120,15 +123,20 @@ func (a *anonymizer) pod(n *Name) {
 	uid := string(n.UID)
 	a.name(aUID, &uid)
 	n.UID = vgpu.UID(uid)
-	if n.Namespace == Other {
+	if isHidden(n.Namespace, n.Name) {
 		return
 	}
 	a.name(aPod, &n.Name, n.Namespace)
 	a.name(aNamespace, &n.Namespace)
 }
 
+// isHidden reports whether a name is one that Redact gave: a namespace may be called Other by its users too.
+func isHidden(namespace, name string) bool {
+	return namespace == Other && strings.HasPrefix(name, Other+":")
+}
+
 func (a *anonymizer) gang(g *GangName) {
-	if g.Namespace == Other {
+	if isHidden(g.Namespace, g.Name) {
 		return
 	}
 	a.name(aGang, &g.Name, g.Namespace, g.Source)
@@ -234,7 +242,7 @@ func (a *anonymizer) shares(p *Pod) {
 }
 
 func (a *anonymizer) workload(namespace string, name *string) {
-	if namespace != Other {
+	if !isHidden(namespace, *name) {
 		a.name(aWorkload, name, namespace)
 	}
 }
@@ -256,6 +264,7 @@ func (a *anonymizer) pending(p *Pending) {
 		for i := range p.Request.Containers {
 			a.name(aContainer, &p.Request.Containers[i].Name)
 		}
+		p.Request.Models = each(p.Request.Models, func(m *ModelRequest) { a.model(&m.Model) })
 	}
 	r := p.Refused
 	if r == nil {
@@ -265,6 +274,7 @@ func (a *anonymizer) pending(p *Pending) {
 	r.Nodes = each(r.Nodes, func(n *RefusedNodes) { a.text(&n.Reason) })
 	slices.SortFunc(r.Nodes, func(x, y RefusedNodes) int { return cmp.Compare(x.Reason, y.Reason) })
 	if n := r.Nearest; n != nil {
+		n.Allowed = each(n.Allowed, a.model)
 		a.name(aContainer, &n.Container)
 		a.name(aNode, &n.Node)
 		a.path(&n.Promised)
@@ -274,12 +284,19 @@ func (a *anonymizer) pending(p *Pending) {
 	}
 }
 
+// model replaces the name of a GPU model that no device has: users write these.
+func (a *anonymizer) model(name *string) {
+	if !a.models[*name] {
+		a.name(aModel, name)
+	}
+}
+
 func (a *anonymizer) fleet(f *InferenceFleet) {
 	a.text(&f.Reason)
 	for i := range f.Variants {
 		a.name(aVariant, &f.Variants[i].Name)
 	}
-	if f.Namespace == Other {
+	if isHidden(f.Namespace, f.Name) {
 		return
 	}
 	a.name(aFleet, &f.Name, f.Namespace)

@@ -116,6 +116,28 @@ func TestAnonymousNamesNothing(t *testing.T) {
 	})
 }
 
+// A namespace may have the name that Redact gives to hidden ones: what is in it has names all the same. Users write the models of a request.
+func TestAnonymousSparesNobody(t *testing.T) {
+	pod := snapshot.Name{Namespace: "other", Name: "secret-0", UID: "u1"}
+	s := &snapshot.Snapshot{
+		Source: snapshot.FromScheduler, Nodes: []snapshot.Node{{Name: "n1", Devices: []snapshot.Device{{ID: "g", Model: "A100", Slots: 10, MemoryBytes: 10, Healthy: true}}}},
+		Gangs:           []snapshot.Gang{{GangName: snapshot.GangName{Source: "label", Namespace: "other", Name: "secret-gang"}}},
+		InferenceFleets: []snapshot.InferenceFleet{{Namespace: "other", Name: "secret-fleet"}},
+		Pending: []snapshot.Pending{{
+			Name: pod, Workload: "secret-profile", Request: &snapshot.Request{Models: []snapshot.ModelRequest{{Model: "A100"}, {Model: "secret-project"}}},
+			Refused: &snapshot.Refused{Nearest: &snapshot.Refusal{Allowed: []string{"A100", "secret-project"}}},
+		}},
+	}
+	raw := write(t, s.Anonymous())
+	if strings.Contains(raw, "secret") || !strings.Contains(raw, `"A100"`) {
+		t.Error(raw)
+	}
+	hidden := s.Redact(func(string) bool { return false })
+	if raw := write(t, hidden); strings.Contains(raw, "secret") || !strings.Contains(raw, `"A100"`) {
+		t.Error(raw)
+	}
+}
+
 // Gangs keep the levels that nodes have, and lose keys that nobody else has: these may be names.
 func TestAnonymousTopology(t *testing.T) {
 	s := &snapshot.Snapshot{

@@ -27,6 +27,17 @@ func (s *Snapshot) Map() (vgpu.Map, error) {
 	return m, nil
 }
 
+// Placed returns the pods that have shares of a node. A reserved pod is among them, and among Pending too until it is bound.
+func (s *Snapshot) Placed() map[vgpu.UID]bool {
+	placed := map[vgpu.UID]bool{}
+	for i := range s.Nodes {
+		for k := range s.Nodes[i].Pods {
+			placed[s.Nodes[i].Pods[k].UID] = true
+		}
+	}
+	return placed
+}
+
 // waiting returns the pods and the gangs that wait.
 func (s *Snapshot) waiting() []vgpu.MapPending {
 	all, gangs := []vgpu.MapPending{}, map[GangName]int{}

@@ -34,7 +34,7 @@ func (s *Snapshot) Namespaces() []string {
 // gangs, workloads, fleets and variants in other namespaces, and these namespaces, are replaced. All sentences are left out, since
 // one about a pod may name others.
 func (s *Snapshot) Redact(visible func(namespace string) bool) *Snapshot {
-	r := redactor{visible: visible, aliases: map[string]string{}}
+	r := redactor{visible: visible, aliases: map[string]string{}, models: s.models()}
 	out := s.clone()
 	out.Redacted = true
 	for i := range out.Nodes {
@@ -68,6 +68,19 @@ type redactor struct {
 	visible func(string) bool
 	// aliases by what they stand for.
 	aliases map[string]string
+	// models are those of the devices.
+	models map[string]bool
+}
+
+// models returns the GPU models that the cluster has.
+func (s *Snapshot) models() map[string]bool {
+	all := map[string]bool{}
+	for i := range s.Nodes {
+		for k := range s.Nodes[i].Devices {
+			all[s.Nodes[i].Devices[k].Model] = true
+		}
+	}
+	return all
 }
 
 // alias returns the name that stands for something.
@@ -118,8 +131,13 @@ func (r *redactor) pending(p *Pending) {
 	for i := range p.Gates {
 		p.Gates[i] = Other
 	}
+	// Users write the names of models: others than those of the cluster may say anything.
 	names := map[string]string{}
+	if p.Refused != nil && p.Refused.Nearest != nil {
+		p.Refused.Nearest.Allowed = slices.DeleteFunc(slices.Clone(p.Refused.Nearest.Allowed), func(m string) bool { return !r.models[m] })
+	}
 	if p.Request != nil {
+		p.Request.Models = slices.DeleteFunc(slices.Clone(p.Request.Models), func(m ModelRequest) bool { return !r.models[m.Model] })
 		for i := range p.Request.Containers {
 			c := &p.Request.Containers[i]
 			names[c.Name] = fmt.Sprintf("%s:%d", Other, i+1)

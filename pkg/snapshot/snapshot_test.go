@@ -111,7 +111,10 @@ func drawSnapshot(t *rapid.T) (*snapshot.Snapshot, *vgpu.Cluster) {
 	return s, c
 }
 
-func write(t *rapid.T, s *snapshot.Snapshot) string {
+// fataler is a test, or a draw of a property.
+type fataler interface{ Fatal(args ...any) }
+
+func write(t fataler, s *snapshot.Snapshot) string {
 	raw, err := snapshotjson.Write(s)
 	if err != nil {
 		t.Fatal(err)

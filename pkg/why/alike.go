@@ -36,10 +36,11 @@ func sameRefusal(a, b *snapshot.Refused) bool {
 	return slices.Equal(a.Nodes, b.Nodes) && broken(a) == broken(b)
 }
 
-// hasRoom reports whether the scheduler keeps room for a pod, or evicts others for it.
+// hasRoom reports whether the scheduler binds a pod now, keeps room for it, or evicts others for it.
 func hasRoom(s *snapshot.Snapshot, p *snapshot.Pending) bool {
 	return slices.ContainsFunc(s.Preemptions, func(o snapshot.Preemption) bool { return o.Pod != nil && o.Pod.UID == p.UID }) ||
 		slices.ContainsFunc(s.Nodes, func(n snapshot.Node) bool {
-			return slices.ContainsFunc(n.Holds, func(h snapshot.Hold) bool { return h.UID == p.UID })
+			return slices.ContainsFunc(n.Holds, func(h snapshot.Hold) bool { return h.UID == p.UID }) ||
+				slices.ContainsFunc(n.Pods, func(o snapshot.Pod) bool { return o.UID == p.UID })
 		})
 }

@@ -149,6 +149,9 @@ func TestAlike(t *testing.T) {
 		{"other promise", func(_ *snapshot.Snapshot, p *snapshot.Pending) {
 			p.Refused.Nearest = &snapshot.Refusal{Reason: vgpu.PromiseBroken}
 		}, false},
+		{"being bound", func(s *snapshot.Snapshot, p *snapshot.Pending) {
+			s.Nodes = []snapshot.Node{{Pods: []snapshot.Pod{{Name: p.Name, Reserved: true}}}}
+		}, false},
 		{"room is kept", func(s *snapshot.Snapshot, p *snapshot.Pending) {
 			s.Nodes = []snapshot.Node{{Holds: []snapshot.Hold{kept(p.Name.Name, 1)}}}
 		}, false},

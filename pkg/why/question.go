@@ -97,7 +97,7 @@ func explain(s *snapshot.Snapshot, pods []*snapshot.Pending, name *snapshot.Gang
 	if now != nil {
 		a.Fits = places(q.requests, now)
 		a.Promise, a.Said = brokenPromise(pods[0]), q.said()
-		if a.Promise != nil {
+		if a.Promise != nil && name == nil { // the scheduler tried it for one pod
 			a.RoomAt = pods[0].Refused.RoomAtSlowdownMilli
 		}
 	} else if a.Changes, err = q.changes(); err != nil {

@@ -15,6 +15,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/tandem-gpu/tandem/internal/kubectl/command"
+	"github.com/tandem-gpu/tandem/internal/kubectl/wording"
 	"github.com/tandem-gpu/tandem/pkg/api/v1alpha1"
 )
 
@@ -78,6 +79,23 @@ func TestAbsentPods(t *testing.T) {
 }
 
 // TestAbsentInFile: a snapshot in a file may be of another cluster, so the API server is not asked about a pod that it lacks.
+// What the reader may not see, and what is beyond the bound of the snapshot, is told and not guessed.
+func TestAbsentFromAPart(t *testing.T) {
+	for want, x := range map[string]struct {
+		pod   *v1.Pod
+		shown wording.Shown
+	}{
+		"a/p is not shown to you, or":          {absentPod(3, "tandem-scheduler", "n1", v1.PodRunning), wording.Shown{Redacted: true}},
+		"a/p waits for the scheduler default-": {absentPod(3, "default-scheduler", "", v1.PodPending), wording.Shown{Redacted: true}},
+		"5 pods more wait, this one perhaps":   {absentPod(3, "tandem-scheduler", "", v1.PodPending), wording.Shown{LeftOut: 5}},
+		"does not have it yet; ask again":      {absentPod(3, "tandem-scheduler", "", v1.PodPending), wording.Shown{}},
+	} {
+		if got := wording.Absent(x.pod, "tandem-scheduler", x.shown); !strings.Contains(got, want) {
+			t.Errorf("%q, want %q in it", got, want)
+		}
+	}
+}
+
 func TestAbsentInFile(t *testing.T) {
 	api := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { t.Errorf("asked for %s", r.URL.Path) }))
 	defer api.Close()

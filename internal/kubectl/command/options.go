@@ -126,5 +126,6 @@ func (o *options) read(ctx context.Context, line *progress.Line) (*snapshot.Snap
 	if err != nil {
 		return nil, nil, fmt.Errorf("%w; a newer kubectl tandem may know this form", err)
 	}
+	harmless(s, raw)
 	return s, raw, nil
 }

@@ -189,11 +189,14 @@ func missing(s *snapshot.Snapshot, namespace, kind, name string) error {
 	if near, ok := spelling.Nearest(name, names); ok {
 		text += fmt.Sprintf("; there is %s", near)
 	}
-	return &missingError{text, kind, namespace, name}
+	return &missingError{text, kind, namespace, name, wording.Shown{LeftOut: s.PendingLeftOut, Redacted: s.Redacted}}
 }
 
 // missingError is about something that the snapshot does not have.
-type missingError struct{ text, kind, namespace, name string }
+type missingError struct {
+	text, kind, namespace, name string
+	shown                       wording.Shown
+}
 
 func (e *missingError) Error() string { return e.text }
 
@@ -215,7 +218,7 @@ func (o *options) lookUp(ctx context.Context, err error) error {
 	case unread != nil:
 		return err
 	}
-	return errors.New(strings.TrimSuffix(wording.Absent(pod, o.scheduler.Name), "."))
+	return errors.New(strings.TrimSuffix(wording.Absent(pod, o.scheduler.Name, missing.shown), "."))
 }
 
 // known returns the names of the pods and gangs of a namespace, as why takes them.

@@ -85,7 +85,7 @@ func (r *reader) read(document []byte) error {
 	}
 	switch head.GroupVersionKind().GroupKind().String() {
 	case "":
-		if len(bytes.TrimSpace(document)) == 0 || bytes.HasPrefix(bytes.TrimSpace(document), []byte("#")) {
+		if isEmpty(document) {
 			return nil
 		}
 	case "Pod", "Job.batch":
@@ -103,6 +103,16 @@ func (r *reader) read(document []byte) error {
 		return r.group(document)
 	}
 	return fmt.Errorf("kind: %q of %q, legal are Pod of v1, Job of batch/v1, and PodGroup of scheduling.k8s.io and scheduling.x-k8s.io", head.Kind, head.APIVersion)
+}
+
+// isEmpty reports whether a document has comments and blank lines alone.
+func isEmpty(document []byte) bool {
+	for line := range bytes.Lines(document) {
+		if line = bytes.TrimSpace(line); len(line) > 0 && line[0] != '#' {
+			return false
+		}
+	}
+	return true
 }
 
 func (r *reader) append(pod *v1.Pod) error {
@@ -128,6 +138,16 @@ func (r *reader) job(job *batchv1.Job) error {
 	}
 	if parallelism < 1 || parallelism > maxPods {
 		return fmt.Errorf("job %s: spec.parallelism: %d, legal is 1 to %d", job.Name, parallelism, maxPods)
+	}
+	if n := job.Spec.Completions; n != nil && *n < 1 {
+		return fmt.Errorf("job %s: spec.completions: %d, legal is 1 or more", job.Name, *n)
+	} else if n != nil && *n > parallelism {
+		r.note("pods that a Job creates when others have ended")
+	} else if n != nil {
+		parallelism = *n
+	}
+	if job.Spec.Suspend != nil && *job.Spec.Suspend {
+		return fmt.Errorf("job %s: spec.suspend: true; legal is false, since a suspended Job has no pods", job.Name)
 	}
 	if job.Name == "" {
 		job.Name = job.GenerateName + "job"
@@ -198,8 +218,28 @@ func (r *reader) add(pod *v1.Pod) error {
 	return nil
 }
 
+// withDefaults fills in the requests that the API server would: those of a container's limits.
+func withDefaults(containers []v1.Container) {
+	for i := range containers {
+		c := &containers[i].Resources
+		for name, q := range c.Limits {
+			if _, asks := c.Requests[name]; !asks {
+				if c.Requests == nil {
+					c.Requests = v1.ResourceList{}
+				}
+				c.Requests[name] = q
+			}
+		}
+	}
+}
+
 func (r *reader) request(pod *v1.Pod) (*vgpu.Request, error) {
 	spec := &pod.Spec
+	withDefaults(spec.InitContainers)
+	withDefaults(spec.Containers)
+	if len(spec.SchedulingGates) > 0 {
+		return nil, fmt.Errorf("spec.schedulingGates: %q; legal is none, since no scheduler tries such a pod", spec.SchedulingGates[0].Name)
+	}
 	if spec.Priority == nil && spec.PriorityClassName != "" {
 		return nil, fmt.Errorf("spec.priorityClassName: %q, which a snapshot does not know; legal is its number in spec.priority", spec.PriorityClassName)
 	}

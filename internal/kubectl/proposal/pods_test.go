@@ -61,9 +61,26 @@ func TestJob(t *testing.T) {
 	if len(got.Pods) != 2 || got.Pods[1].Path() != "team/j-1" || got.Pods[1].Request.EndsAfterSeconds != 90 || got.Gangs[0].Members != 2 || got.Gangs[0].MinCount != 2 {
 		t.Errorf("%+v", got)
 	}
-	want := []string{"node selectors, affinities and spread constraints", "promised slowdowns", "topologies of gangs"}
+	want := []string{"pods that a Job creates when others have ended", "node selectors, affinities and spread constraints", "promised slowdowns", "topologies of gangs"}
 	if diff := cmp.Diff(want, got.Notes); diff != "" {
 		t.Errorf("notes (-want +got):\n%s", diff)
+	}
+}
+
+// A Job runs no more pods at once than it has to complete.
+func TestJobWithFewCompletions(t *testing.T) {
+	got, err := proposal.Pods([]byte("apiVersion: batch/v1\nkind: Job\nmetadata: {name: j}\nspec:\n  parallelism: 8\n  completions: 2\n  template:\n"+
+		"    spec: {containers: [{name: main, image: x, resources: {limits: {tandem-gpu.io/vgpu: 1}}}]}\n"), "team", noon)
+	if err != nil || len(got.Pods) != 2 || len(got.Notes) != 0 {
+		t.Errorf("%+v, %v", got, err)
+	}
+}
+
+// A container asks for its limits where it asks for nothing else, as the API server writes it.
+func TestLimitsAreRequests(t *testing.T) {
+	got, err := proposal.Pods([]byte("apiVersion: v1\nkind: Pod\nmetadata: {name: p}\nspec: {containers: [{name: main, image: x, resources: {requests: {memory: 1Gi}, limits: {cpu: 64, memory: 2Gi, tandem-gpu.io/vgpu: 1}}}]}\n"), "team", noon)
+	if err != nil || got.Pods[0].Request.MilliCPU != 64000 || got.Pods[0].Request.MemoryBytes != 1<<30 {
+		t.Errorf("%+v, %v", got, err)
 	}
 }
 
@@ -73,6 +90,10 @@ func TestPodsRefuses(t *testing.T) {
 		{"no YAML", "{", "document 1"},
 		{"another kind", "apiVersion: apps/v1\nkind: Deployment\n", `document 1: kind: "Deployment" of "apps/v1", legal are Pod`},
 		{"no kind", "metadata: {name: x}\n", "legal are Pod"},
+		{"no kind behind a comment", "# web\nkin: Pod\n---\n" + pod("name: p", ""), "document 1: kind"},
+		{"gates", pod("name: p", "schedulingGates: [{name: example.com/quota}], "), `spec.schedulingGates: "example.com/quota"; legal is none`},
+		{"suspended", "apiVersion: batch/v1\nkind: Job\nmetadata: {name: j}\nspec: {suspend: true}\n", "job j: spec.suspend: true; legal is false"},
+		{"no completions", "apiVersion: batch/v1\nkind: Job\nmetadata: {name: j}\nspec: {completions: 0}\n", "job j: spec.completions: 0, legal is 1 or more"},
 		{"unknown field", pod("name: p", "priorty: 1, "), `unknown field "spec.priorty"`},
 		{"no GPU", "apiVersion: v1\nkind: Pod\nmetadata: {name: p}\nspec: {containers: [{name: main}]}\n", "pod team/p: spec.containers[].resources.limits[tandem-gpu.io/vgpu]: no container has it"},
 		{"bad slots", strings.Replace(pod("name: p", ""), "vgpu: 3", "vgpu: -3", 1), "spec.containers[0].resources.limits[tandem-gpu.io/vgpu]"},

@@ -1,9 +1,11 @@
 package snapshots
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"net/http"
 	"slices"
 	"strings"
@@ -108,10 +110,35 @@ func (m *gpuMap) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	select {
 	case m.turn <- struct{}{}:
-		defer func() { <-m.turn }()
-		m.page.ServeHTTP(w, r)
+		answer := m.made(r)
+		answer.send(w) // a slow reader keeps nobody waiting
 	case <-r.Context().Done():
 	}
+}
+
+// made makes an answer, and ends the turn.
+func (m *gpuMap) made(r *http.Request) *answer {
+	defer func() { <-m.turn }()
+	a := &answer{header: http.Header{}, code: http.StatusOK}
+	m.page.ServeHTTP(a, r)
+	return a
+}
+
+// answer is one that is complete before it is sent.
+type answer struct {
+	header http.Header
+	code   int
+	body   bytes.Buffer
+}
+
+func (a *answer) Header() http.Header         { return a.header }
+func (a *answer) WriteHeader(code int)        { a.code = code }
+func (a *answer) Write(p []byte) (int, error) { return a.body.Write(p) }
+
+func (a *answer) send(w http.ResponseWriter) {
+	maps.Copy(w.Header(), a.header)
+	w.WriteHeader(a.code)
+	_, _ = w.Write(a.body.Bytes()) // the reader has gone
 }
 
 // mayGet reports whether a caller may get the snapshot.

@@ -28,9 +28,13 @@ func newMapBed() (*bed, *gpuMap) {
 
 // askMap asks for a path of the map as a user.
 func askMap(ctx context.Context, m http.Handler, who, path string) *httptest.ResponseRecorder {
-	r, w := httptest.NewRequest(http.MethodGet, MapPath+path, nil), httptest.NewRecorder()
-	m.ServeHTTP(w, r.WithContext(request.WithUser(ctx, &user.DefaultInfo{Name: who})))
+	w := httptest.NewRecorder()
+	m.ServeHTTP(w, mapRequest(ctx, who, path))
 	return w
+}
+
+func mapRequest(ctx context.Context, who, path string) *http.Request {
+	return httptest.NewRequest(http.MethodGet, MapPath+path, nil).WithContext(request.WithUser(ctx, &user.DefaultInfo{Name: who}))
 }
 
 // read returns the value of an answer.
@@ -163,6 +167,36 @@ func TestMapFollows(t *testing.T) {
 }
 
 // One answer is made at a time, and a reader who goes does not wait for its turn.
+// stuck is a reader that takes nothing until it is let go.
+type stuck struct {
+	*httptest.ResponseRecorder
+	let chan struct{}
+}
+
+func (s *stuck) Write(p []byte) (int, error) {
+	<-s.let
+	return s.ResponseRecorder.Write(p)
+}
+
+// A reader that takes its time keeps nobody waiting: the turn is over when an answer is made.
+func TestMapAndASlowReader(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		_, m := newMapBed()
+		slow, done := &stuck{httptest.NewRecorder(), make(chan struct{})}, make(chan struct{})
+		go func() {
+			m.ServeHTTP(slow, mapRequest(t.Context(), "admin", "map.css"))
+			close(done)
+		}()
+		synctest.Wait()
+		quick := askMap(t.Context(), m, "admin", "map.css")
+		close(slow.let)
+		<-done
+		if quick.Body.Len() == 0 || quick.Body.String() != slow.Body.String() || slow.Header().Get("Content-Type") != quick.Header().Get("Content-Type") {
+			t.Errorf("%d bytes of %s, and %d bytes of %s", quick.Body.Len(), quick.Header(), slow.Body.Len(), slow.Header())
+		}
+	})
+}
+
 func TestMapTakesTurns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		_, m := newMapBed()
