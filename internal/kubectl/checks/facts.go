@@ -71,4 +71,7 @@ type Facts struct {
 
 	// Refused are the sources that the caller may not read, each once.
 	Refused []Source
+
+	// index is made by Find.
+	index *index
 }

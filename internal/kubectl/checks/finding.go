@@ -80,6 +80,7 @@ const notChecked = "NotChecked"
 
 // Find carries out all checks.
 func Find(f *Facts) *Report {
+	f = f.indexed()
 	r := &Report{Findings: []Finding{}, Passed: []string{}, NotDone: []string{}}
 	absent := !f.refused(Deployments, DaemonSets) && !f.installed()
 	for _, c := range All() {

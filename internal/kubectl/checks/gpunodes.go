@@ -7,7 +7,6 @@ import (
 	"slices"
 	"strings"
 
-	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -15,14 +14,7 @@ import (
 	"github.com/tandem-gpu/tandem/pkg/api/v1alpha1"
 )
 
-func (f *Facts) gpuNode(name string) *v1alpha1.GPUNode {
-	for i := range f.GPUNodes {
-		if f.GPUNodes[i].Name == name {
-			return &f.GPUNodes[i]
-		}
-	}
-	return nil
-}
+func (f *Facts) gpuNode(name string) *v1alpha1.GPUNode { return f.index.gpuNodes[name] }
 
 // isTrue reports whether a condition of a GPUNode is true.
 func isTrue(g *v1alpha1.GPUNode, condition string) bool {
@@ -75,11 +67,11 @@ func gpuNodeLeftOver(f *Facts) []hit {
 	var hits []hit
 	for i := range f.GPUNodes {
 		name := f.GPUNodes[i].Name
-		at := slices.IndexFunc(f.Nodes, func(n v1.Node) bool { return n.Name == name })
+		n := f.index.nodes[name]
 		switch {
-		case at < 0:
+		case n == nil:
 			hits = append(hits, hit{"GPUNode/" + name, "there is no node " + name, "kubectl delete gpunode " + name})
-		case f.Nodes[at].Labels[agentLabel] != "true":
+		case n.Labels[agentLabel] != "true":
 			hits = append(hits, hit{
 				"GPUNode/" + name, fmt.Sprintf("the node %s does not have the label %s=true, so it has no agent", name, agentLabel),
 				fmt.Sprintf("kubectl delete gpunode %s, or hand the node over again: kubectl label node %[1]s %s=true", name, agentLabel),
@@ -113,8 +105,8 @@ func (f *Facts) readyFix(node, reason string) string {
 	case v1alpha1.ReadyNotRegistered:
 		return "journalctl -u kubelet on the node: it says why it refuses the agent; /var/lib/kubelet/device-plugins has to be its folder"
 	}
-	if at := slices.IndexFunc(f.Nodes, func(n v1.Node) bool { return n.Name == node }); at >= 0 && older(f.Nodes[at].Status.NodeInfo.KubeletVersion, podsAPI) {
-		return fmt.Sprintf("the kubelet is %s and serves no pods before %s: add the component deploy/components/pods-from-apiserver, and %s", f.Nodes[at].Status.NodeInfo.KubeletVersion, podsAPI, apply)
+	if n := f.index.nodes[node]; n != nil && older(n.Status.NodeInfo.KubeletVersion, podsAPI) {
+		return fmt.Sprintf("the kubelet is %s and serves no pods before %s: add the component deploy/components/pods-from-apiserver, and %s", n.Status.NodeInfo.KubeletVersion, podsAPI, apply)
 	}
 	return "switch the feature gate PodsAPI of the kubelet on, or add the component deploy/components/pods-from-apiserver"
 }

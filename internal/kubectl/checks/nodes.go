@@ -48,9 +48,7 @@ func (f *Facts) up() []*v1.Node {
 
 // running reports whether a pod of one of Tandem's DaemonSets runs on a node. It is taken for granted where pods may not be read.
 func (f *Facts) running(node, name string) bool {
-	return f.refused(Pods) || slices.ContainsFunc(f.Pods, func(p v1.Pod) bool {
-		return p.Namespace == f.Namespace && p.Labels[nameLabel] == name && p.Spec.NodeName == node && runs(&p)
-	})
+	return f.refused(Pods) || f.index.running[place{node, name}]
 }
 
 // watched returns the nodes on which an agent runs.
@@ -156,9 +154,8 @@ func otherProgram(f *Facts) []hit {
 		if len(foreign(n)) > 0 { // OtherPlugin says it
 			continue
 		}
-		for i := range f.Pods {
-			p := &f.Pods[i]
-			if image := rival(p); p.Spec.NodeName == n.Name && !ended(p) && image != "" {
+		for _, p := range f.index.pods[n.Name] {
+			if image := rival(p); !ended(p) && image != "" {
 				hits = append(hits, hit{
 					"Pod/" + p.Namespace + "/" + p.Name, fmt.Sprintf("the pod runs %s on the node %s, whose GPUs are Tandem's", image, n.Name),
 					"keep the DaemonSet of the pod off the node, by its nodeSelector or affinity",

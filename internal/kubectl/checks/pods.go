@@ -22,12 +22,14 @@ func ended(p *v1.Pod) bool {
 func (f *Facts) tenants(bound bool) []*v1.Pod {
 	var all []*v1.Pod
 	for i := range f.Pods {
-		if p := &f.Pods[i]; !ended(p) && kube.WantsVGPU(p) && (p.Spec.NodeName != "") == bound {
+		if p := &f.Pods[i]; isTenant(p) && (p.Spec.NodeName != "") == bound {
 			all = append(all, p)
 		}
 	}
 	return all
 }
+
+func isTenant(p *v1.Pod) bool { return !ended(p) && kube.WantsVGPU(p) }
 
 // schedulers returns the names of schedulers that may have pods with vGPUs: Tandem's, and those that an overlay adds to the
 // variable of the policy tandem-pods, a list of strings in CEL.
@@ -83,8 +85,8 @@ func strayPod(f *Facts) []hit {
 // assigned returns the valid assignments of a node, by the path of the pod.
 func (f *Facts) assigned(node string) []vgpu.Assignment {
 	var all []vgpu.Assignment
-	for _, p := range f.tenants(true) {
-		if p.Spec.NodeName != node {
+	for _, p := range f.index.pods[node] {
+		if !isTenant(p) {
 			continue
 		}
 		if a, err := kube.AssignmentOf(p); err == nil {

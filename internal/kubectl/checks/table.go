@@ -31,7 +31,7 @@ func ofInstallation() []Check {
 		{"APIMissing", Error, []Source{Server}, "The programs of Tandem cannot read or write these objects.", installPage, apiMissing},
 		{"PodGroupsUnread", Note, []Source{Server}, "The scheduler does not see gangs that such PodGroups declare. Gangs of labels work.", versionsPage, podGroupsUnread},
 		{"WorkloadMissing", Error, workloads, "A part of Tandem without which no pod with vGPUs starts is not there.", installPage, workloadMissing},
-		{"WorkloadDown", Error, []Source{Deployments}, "Nobody does what this program is for.", runbooks + "tandemschedulerdown", workloadDown},
+		{"WorkloadDown", Error, []Source{Deployments}, "The work of this program is not done.", runbooks + "tandemschedulerdown", workloadDown},
 		{"PartOff", Note, []Source{Deployments}, "Elastic jobs, inference fleets and notebooks that need it stay as they are.", installPage, partOff},
 		{"ReplicasMissing", Warning, []Source{Deployments}, "The next failure of a pod or a node stops what this program does.", runbooks + "tandemschedulerdown", replicasMissing},
 		{"NoLeader", Error, []Source{Deployments, Leases}, "Replicas run, and none of them schedules.", runbooks + "tandemschedulerwithoutleader", noLeader},
@@ -48,7 +48,7 @@ func ofPolicies() []Check {
 		{"PolicyNotEnforced", Error, policies, "The policy is there and refuses nothing.", policiesPage, policyNotEnforced},
 		{"PolicyNarrowed", Warning, policies, "Requests that the binding leaves out are not looked at.", policiesPage, policyNarrowed},
 		{"PolicyFailsOpen", Warning, []Source{Policies}, "A request for which the policy cannot be evaluated is let through.", policiesPage, policyFailsOpen},
-		{"NamespaceExempt", Note, []Source{Namespaces}, "Who may create pods there can go past every share of a node.", policiesPage, namespaceExempt},
+		{"NamespaceExempt", Note, []Source{Namespaces}, "A user who may create pods there can use more of a GPU than its share.", policiesPage, namespaceExempt},
 	}
 }
 

@@ -58,12 +58,11 @@ that is missing. The exit code is 0 without findings or with notes alone, 3 with
 				return usage("--snapshot: doctor asks the cluster and reads no snapshot")
 			}
 			line := o.line()
-			f, err := o.facts(c.Context(), line)
+			r, err := o.examine(c.Context(), line)
 			line.Close()
 			if err != nil {
 				return err
 			}
-			r := checks.Find(f)
 			if err := o.writeReport(r, as); err != nil {
 				return err
 			}
@@ -74,6 +73,16 @@ that is missing. The exit code is 0 without findings or with notes alone, 3 with
 	c.Flags().StringVar(&failOn, "fail-on", string(checks.Warning), "`severity` from which on findings make the exit code other than 0: "+strings.Join(failures, ", "))
 	_ = c.RegisterFlagCompletionFunc("fail-on", cobra.FixedCompletions(failures, cobra.ShellCompDirectiveNoFileComp)) // fails without the flag only
 	return c
+}
+
+// examine reads the cluster, and carries out the checks.
+func (o *options) examine(ctx context.Context, line *progress.Line) (*checks.Report, error) {
+	f, err := o.facts(ctx, line)
+	if err != nil {
+		return nil, err
+	}
+	line.Step("looking for what is wrong")
+	return checks.Find(f), nil
 }
 
 // facts reads the cluster of the kubeconfig.

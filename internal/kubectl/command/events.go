@@ -52,7 +52,7 @@ func (o *options) eventsCommand() *cobra.Command {
 		Short: "Shows what Tandem decided, and why",
 		Long: `Shows what Tandem's scheduler and controller decided, and why: the events that they wrote in the namespace, the newest last.
 
-It asks the API server with the rights of your kubeconfig. The API server keeps events for an hour, unless it is told otherwise.
+It asks the API server with the rights of your kubeconfig. The API server keeps events for an hour, unless it is configured otherwise.
 gang/NAME stands for the PodGroup of the name, and for what is said of the gang of other objects.`,
 		Example: `  kubectl tandem events -n team-a
   kubectl tandem events -A --type Warning --since 10m

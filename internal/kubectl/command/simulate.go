@@ -42,8 +42,8 @@ func (o *options) simulateCommand() *cobra.Command {
 	s := &simulation{options: o}
 	c := &cobra.Command{
 		Use:   "simulate",
-		Short: "Plays the cluster on, with other rules or more pods, and shows what would change",
-		Long: `Plays the cluster on, with other rules or more pods, and shows what would change. Nothing changes in the cluster.
+		Short: "Simulates what happens next in the cluster, with other rules or more pods, and shows what would change",
+		Long: `Simulates what happens next in the cluster, with other rules or more pods, and shows what would change. Nothing changes in the cluster.
 
 The simulator starts from the snapshot: pods on nodes stay until the end that they declare, and pods that wait are tried in the order of
 the queue, by the scheduler's own decisions. --config has other arguments of Tandem's plugins, --add has pods in addition: Pods, Jobs and
@@ -221,7 +221,7 @@ func (s *simulation) maps(now *snapshot.Snapshot, a *outlook.Answer) (string, er
 		}
 	}
 	if len(left) == 0 {
-		return fmt.Sprintf("No GPU differs %s and %s.\n", titles[0], titles[1]), nil
+		return fmt.Sprintf("All GPUs are the same %s and %s.\n", titles[0], titles[1]), nil
 	}
 	return s.drawing(titles[0], left) + "\n" + s.drawing(titles[1], right), nil
 }

@@ -49,7 +49,7 @@ func adviceAfter(c *why.Change) string {
 		return "wait for the pods that end."
 	case why.PodsLeave:
 		if !slices.ContainsFunc(c.Leave, func(l why.Leaving) bool { return l.Higher }) {
-			return "nothing where the scheduler may preempt; else wait until pods end."
+			return "nothing if preemption is on: the scheduler evicts them. If it is off, wait until pods end."
 		}
 		return "give it a higher priority class, or wait until pods end."
 	case why.HoldsEnd:
