@@ -155,7 +155,7 @@ const (
 	Slowdowns Unknown = "Slowdowns"
 	// OtherPlugins: other plugins of the scheduler refused nodes, and the snapshot does not say which.
 	OtherPlugins Unknown = "OtherPlugins"
-	// Topology: the gang may have to be close together, and the snapshot does not have the labels of nodes.
+	// Topology: the gang may have to be close together, which is not tried.
 	Topology Unknown = "Topology"
 	// Attempts: the scheduler has not tried the pods yet, so that the free CPU and memory of hosts may be out of date.
 	Attempts Unknown = "Attempts"

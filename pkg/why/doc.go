@@ -5,6 +5,6 @@
 // devices and nodes. A change that it returns has been tried on the ledgers by the scheduler's own decisions, and the places that it
 // names are free then. The package changes nothing, and writes no sentences.
 //
-// A snapshot does not have all that the scheduler goes by: selectors, taints, topologies, and how workloads slow each other down.
-// Answer.Unknown says what of it matters for an answer.
+// A snapshot does not have all that the scheduler goes by: selectors, taints, and how workloads slow each other down. The topologies that
+// gangs require are not tried. Answer.Unknown says what of it matters for an answer.
 package why

@@ -301,7 +301,7 @@ func (q *question) unknown(a *Answer, pods []*snapshot.Pending) []Unknown {
 	if len(a.Others) > 0 {
 		all = append(all, OtherPlugins)
 	}
-	if q.gang != nil {
+	if q.gang != nil && q.mustBeClose() {
 		all = append(all, Topology)
 	}
 	if !slices.ContainsFunc(pods, func(p *snapshot.Pending) bool { return p.Refused != nil }) {
@@ -311,4 +311,14 @@ func (q *question) unknown(a *Answer, pods []*snapshot.Pending) []Unknown {
 		all = append(all, Guards)
 	}
 	return all
+}
+
+// withLevels is the first minor version of snapshots that has what levels gangs ask for.
+const withLevels = 2
+
+// mustBeClose reports whether the members of the gang may have to be in one place, such as a rack. That is not known of a gang that is not in
+// the snapshot or whose levels are left out.
+func (q *question) mustBeClose() bool {
+	at := slices.IndexFunc(q.s.Gangs, func(g snapshot.Gang) bool { return g.GangName == *q.gang })
+	return at < 0 || q.s.Minor < withLevels || q.gang.Namespace == snapshot.Other || len(q.s.Gangs[at].RequiredTopology) > 0
 }

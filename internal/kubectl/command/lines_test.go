@@ -112,7 +112,7 @@ var lines = map[string]func(s *snapshot.Snapshot, name string, values map[string
 func addGang(s *snapshot.Snapshot, name string, values map[string]string) error {
 	g := snapshot.Gang{
 		GangName: *gangOf(name), MinCount: int(number(values["min"])), Members: int(number(values["members"])), Bound: int(number(values["bound"])),
-		Phase: values["phase"], Need: values["need"], Message: spaced(values["message"]),
+		RequiredTopology: listed(values["required"], ','), Phase: values["phase"], Need: values["need"], Message: spaced(values["message"]),
 	}
 	if values["waits"] != "" {
 		g.WaitsSince = at.Add(-time.Duration(number(values["waits"])) * time.Minute)

@@ -288,7 +288,7 @@ var gapWords = map[outlook.Gap]struct{ words, thing string }{
 	outlook.Gated:        {"pods with scheduling gates wait on, and are not played", "pod"},
 	outlook.Incomplete:   {"pods that wait for more members of their gangs wait on", "pod"},
 	outlook.OtherPlugins: {"pods that selectors, taints or affinities kept off some nodes may get such a node here", "pod"},
-	outlook.Topology:     {"topologies that gangs ask for are not in the snapshot", "gang"},
+	outlook.Topology:     {"topologies that gangs ask for are not simulated", "gang"},
 	outlook.ClosedNodes:  {"nodes that take no pods now take none for the whole time", "node"},
 	outlook.Slowdowns:    {"how much new neighbours slow each other down is not known", "share"},
 	outlook.Names:        {"names are left out of the snapshot", ""},

@@ -236,14 +236,14 @@ func where(b *strings.Builder, places []why.Place) {
 var notKnown = map[why.Unknown]string{
 	why.Slowdowns:    "how workloads slow each other down: promises of max-slowdown were not tried, and may refuse what is said to fit",
 	why.OtherPlugins: "which nodes other plugins refused: what is said to fit may be on one of them",
-	why.Topology:     "labels of nodes: a gang that has to be close together may find no room where it is said to fit",
+	why.Topology:     "topologies that gangs require: such a gang may find no room where it is said to fit",
 	why.Attempts:     "what the scheduler finds when it tries: CPU and memory of hosts may be out of date",
 	why.Guards:       "which pods are protected from eviction, and disruption budgets",
 }
 
 func unknowns(b *strings.Builder, a *why.Answer) {
 	if len(a.Unknown) > 0 {
-		b.WriteString("\nNot in the snapshot\n")
+		b.WriteString("\nNot tried, or not in the snapshot\n")
 	}
 	for _, u := range a.Unknown {
 		fmt.Fprintf(b, "  %s\n", notKnown[u])
