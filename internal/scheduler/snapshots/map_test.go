@@ -8,6 +8,7 @@ import (
 	"net/http/httptest"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -17,6 +18,7 @@ import (
 	"k8s.io/apiserver/pkg/endpoints/request"
 
 	"github.com/tandem-gpu/tandem/internal/gpumap"
+	"github.com/tandem-gpu/tandem/pkg/snapshot"
 )
 
 // newMapBed returns a bed with the map, which all users may get but the stranger.
@@ -136,8 +138,23 @@ func TestMapFollows(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b, m := newMapBed()
 		m.store.now = time.Now
-		leads := false
-		m.leads = func(context.Context) (bool, string, error) { return leads, "", nil }
+		var mu sync.Mutex
+		var leads bool
+		m.leads = func(context.Context) (bool, string, error) {
+			mu.Lock()
+			defer mu.Unlock()
+			return leads, "", nil
+		}
+		m.store.build = func() *snapshot.Snapshot {
+			mu.Lock()
+			defer mu.Unlock()
+			return b.build()
+		}
+		change := func(f func()) {
+			mu.Lock()
+			defer mu.Unlock()
+			f()
+		}
 		ctx, stop := context.WithCancel(t.Context())
 		ended := make(chan struct{})
 		go func() { m.follow(ctx); close(ended) }()
@@ -151,12 +168,12 @@ func TestMapFollows(t *testing.T) {
 		if n := moments(); n != 0 || b.builds != 0 {
 			t.Errorf("a follower keeps %d moments after %d looks", n, b.builds)
 		}
-		leads = true
+		change(func() { leads = true })
 		pause(3)
 		if n := moments(); n != 1 || b.builds < 3 {
 			t.Errorf("a state that lasts is %d moments after %d looks", n, b.builds)
 		}
-		b.pods = b.pods[:1]
+		change(func() { b.pods = b.pods[:1] })
 		pause(2)
 		if n := moments(); n != 2 {
 			t.Errorf("two states are %d moments", n)
@@ -166,7 +183,6 @@ func TestMapFollows(t *testing.T) {
 	})
 }
 
-// One answer is made at a time, and a reader who goes does not wait for its turn.
 // stuck is a reader that takes nothing until it is let go.
 type stuck struct {
 	*httptest.ResponseRecorder
@@ -197,6 +213,7 @@ func TestMapAndASlowReader(t *testing.T) {
 	})
 }
 
+// One answer is made at a time, and a reader who goes does not wait for its turn.
 func TestMapTakesTurns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		_, m := newMapBed()
