@@ -20,12 +20,9 @@ func TestAdmitsProperty(t *testing.T) {
 		closed := map[string]bool{}
 		open := s
 		open.Nodes = slices.DeleteFunc(slices.Clone(s.Nodes), func(n *vgpu.Node) bool {
-			closed[n.Name()] = rapid.Bool().Draw(t, "closed")
+			closed[n.Name()] = n != s.Nodes[0] && rapid.Bool().Draw(t, "closed") // one node is open
 			return closed[n.Name()]
 		})
-		if len(open.Nodes) == 0 {
-			t.Skip("no node is open")
-		}
 		s.Admits = func(_ int, node string) bool { return !closed[node] }
 		if diff := cmp.Diff(times(play(t, open)), times(play(t, s))); diff != "" {
 			t.Fatalf("closed nodes make a difference (-without them +with them):\n%s", diff)

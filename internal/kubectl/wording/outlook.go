@@ -107,7 +107,7 @@ func bound(pods []outlook.Wait) int {
 	return n
 }
 
-// column is one column of the table: the figures of a moment, and what came until then, nil for now.
+// column is one column of the table: the figures of a moment, and what came until then, which is nil in the column of the present.
 type column struct {
 	head string
 	*outlook.Figures
