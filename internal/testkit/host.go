@@ -65,7 +65,7 @@ func drawBytes(b vgpu.Bytes) string {
 	return strconv.FormatInt(int64(b), 10)
 }
 
-// ParseMix reads a line per usual request: "slots=5 cpu=2 memory=4Gi models=A|B weight=3"; only the weight is required.
+// ParseMix reads a line per usual request: "slots=5 cpu=2 memory=4Gi device-memory=20Gi models=A|B weight=3"; only the weight is required.
 func ParseMix(text string) (*fragmentation.Mix, error) {
 	lines := strings.Split(strings.TrimSpace(text), "\n")
 	kinds := make([]fragmentation.Kind, 0, len(lines))
@@ -91,6 +91,8 @@ func parseKind(words []string) (k fragmentation.Kind, err error) {
 			k.MilliCPU, err = parseCPU(value)
 		case "memory":
 			k.Memory, err = ParseBytes(value)
+		case "device-memory":
+			k.DeviceMemory, err = ParseBytes(value)
 		case "models":
 			k.Models = value
 		case "weight":

@@ -209,8 +209,11 @@ func Furnish(t *rapid.T, c *vgpu.Cluster) {
 func RandomKind(t *rapid.T) fragmentation.Kind {
 	host := RandomRoom(t)
 	k := fragmentation.Kind{MilliCPU: host.MilliCPU / 4, Memory: host.Memory / 4, Slots: randomSlots(t), Weight: int64(upTo(t, "weight", 1, 9))}
+	if oneIn(t, "device memory", 4) {
+		k.DeviceMemory = vgpu.Bytes(upTo(t, "memory", 1, 18)) * unit
+	}
 	if oneIn(t, "without GPUs", 5) {
-		k.Slots = 0
+		k.Slots, k.DeviceMemory = 0, 0
 	} else if oneIn(t, "models", 3) {
 		k.Models = uniform(t, "which models", "M10", "M10|M4", "M10b|M7", "M4", "absent")
 	}

@@ -184,7 +184,7 @@ func TestByDevice(t *testing.T) {
 // before it is booked.
 func TestOfUsesItsArguments(t *testing.T) {
 	n, m := drawn(t, "n1 cpu=8: g0 A100 | g1 A100 [a:5]"), mixOf(t, "slots=5 cpu=2 weight=1")
-	got := m.Of(n, []vgpu.Use{{Slots: 4}, {Slots: 10}}, vgpu.Room{MilliCPU: 2000}) // 400 lost; CPU for 500 of 1000
+	got := m.Of(n, []vgpu.Use{{Slots: 4, Memory: 16 * vgpu.GiB}, {Slots: 10, Memory: 40 * vgpu.GiB}}, vgpu.Room{MilliCPU: 2000}) // 400 lost; CPU for 500 of 1000
 	if want := (fragmentation.Loss{Lost: 400, Starved: 500}); got != want {
 		t.Errorf("loss %+v, want %+v", got, want)
 	}

@@ -18,13 +18,15 @@ type Kind struct {
 	// Slots of the request; 0 for pods without GPUs. As in requests, k slots are k/N of one device or k/N whole
 	// devices.
 	Slots vgpu.Slots
+	// DeviceMemory is the memory that it states, on all its devices together; 0 for memory in proportion to the slots.
+	DeviceMemory vgpu.Bytes
 	// Models that may serve it, sorted, each once, and joined by "|"; "" for any.
 	Models string
 	// Weight says how often it arrives, relative to the other kinds; above zero.
 	Weight int64
 }
 
-// Bounds of a Mix: they keep Lost within 64 bits for nodes of up to 10,000 devices.
+// Bounds of a Mix: they keep sums of 16 losses within 64 bits, for nodes of up to 4,000 devices.
 const (
 	// MaxKinds bounds the time of Lost. A larger bound counts rarer kinds.
 	MaxKinds = 4096
@@ -39,7 +41,16 @@ const (
 type Mix struct {
 	kinds  []Kind
 	models [][]string // per kind
-	weight int64
+	// bits numbers the models that kinds name, and allowed has the bits of each kind's models, 0 for any.
+	bits    map[string]int
+	allowed []uint64
+	weight  int64
+	// unseen is the weight of the requests for untouched devices and nodes, which count although none arrived.
+	unseen int64
+	// blind says that memory of devices does not count.
+	blind bool
+	// stated says that a kind states memory of devices.
+	stated bool
 }
 
 // NewMix returns a mix of the kinds, the most frequent first. NewMix adds up kinds that differ in Weight only. The
@@ -65,9 +76,27 @@ func NewMix(kinds []Kind) (*Mix, error) {
 		if m.kinds[i].Models != "" {
 			models = strings.Split(m.kinds[i].Models, "|")
 		}
+		m.stated = m.stated || m.kinds[i].DeviceMemory > 0
 		m.models = append(m.models, models)
+		m.allowed = append(m.allowed, m.bitsOf(models))
 	}
 	return m, nil
+}
+
+// bitsOf returns the bits of models. Beyond maxModels the bits have no meaning, and nothing reads them.
+func (m *Mix) bitsOf(models []string) (bits uint64) {
+	if m.bits == nil {
+		m.bits = map[string]int{}
+	}
+	for _, model := range models {
+		bit, known := m.bits[model]
+		if !known {
+			bit = len(m.bits)
+			m.bits[model] = bit
+		}
+		bits |= 1 << (bit % maxModels)
+	}
+	return bits
 }
 
 func (k *Kind) validate() error {
@@ -78,6 +107,8 @@ func (k *Kind) validate() error {
 		return fmt.Errorf("memory of %d bytes, want 0 to %d", k.Memory, int64(maxMemory))
 	case k.Slots < 0 || k.Slots > maxSlots:
 		return fmt.Errorf("%d slots, want 0 to %d", k.Slots, maxSlots)
+	case k.DeviceMemory < 0 || k.DeviceMemory > maxMemory:
+		return fmt.Errorf("device memory of %d bytes, want 0 to %d", k.DeviceMemory, int64(maxMemory))
 	case k.Weight < 1 || k.Weight > MaxWeight:
 		return fmt.Errorf("weight %d, want 1 to %d", k.Weight, MaxWeight)
 	}
@@ -97,7 +128,7 @@ func (k *Kind) validate() error {
 // compare orders kinds by all but the weight.
 func (k *Kind) compare(o *Kind) int {
 	return cmp.Or(cmp.Compare(k.MilliCPU, o.MilliCPU), cmp.Compare(k.Memory, o.Memory), cmp.Compare(k.Slots, o.Slots),
-		cmp.Compare(k.Models, o.Models))
+		cmp.Compare(k.DeviceMemory, o.DeviceMemory), cmp.Compare(k.Models, o.Models))
 }
 
 // merge adds up adjacent kinds that differ in Weight only.
@@ -113,22 +144,37 @@ func (m *Mix) merge() {
 	m.kinds = out
 }
 
+// Mix returns the mix itself, so that a Mix is a Measure.
+func (m *Mix) Mix() *Mix { return m }
+
 // Kinds returns the kinds, the most frequent first. Callers must not modify them.
 func (m *Mix) Kinds() []Kind { return m.kinds }
 
-// Weight returns the sum of the weights.
+// Weight returns the sum of the weights, without that of the unseen requests.
 func (m *Mix) Weight() int64 { return m.weight }
+
+// Expecting returns the mix with requests that nobody has seen yet. Half of their weight is a request for an untouched
+// device, half one for an untouched node: all its devices. They stand for the large job that will come one day. The
+// weight is 0 or more, in the unit of the kinds' weights. Kinds and Weight do not show these requests.
+func (m *Mix) Expecting(unseen int64) *Mix {
+	out := *m
+	out.unseen = min(max(0, unseen), MaxWeight)
+	return &out
+}
+
+// all returns the weight of all requests, the unseen ones too.
+func (m *Mix) all() int64 { return m.weight + m.unseen }
 
 // Typical returns the most frequent kinds, as few as make up the part of the weight, 1 to 100 percent. Of equally
 // frequent kinds, those with less CPU, less memory, fewer slots, then the smaller models come first. Example: of
 // weights 90, 6 and 4, 95 percent are the first two.
 func (m *Mix) Typical(percent int64) *Mix {
-	t := &Mix{}
+	t := &Mix{bits: m.bits, unseen: m.unseen, blind: m.blind, stated: m.stated}
 	for i := range m.kinds {
 		if t.weight*100 >= percent*m.weight {
 			break
 		}
-		t.kinds, t.models = m.kinds[:i+1], m.models[:i+1]
+		t.kinds, t.models, t.allowed = m.kinds[:i+1], m.models[:i+1], m.allowed[:i+1]
 		t.weight += m.kinds[i].Weight
 	}
 	return t
@@ -156,15 +202,17 @@ func (m *Mix) demand() float64 {
 	return sum
 }
 
-// WithoutMemory returns the mix of the kinds without their memory: kinds that differ only in memory become one.
+// WithoutMemory returns the mix of the kinds without their memory, on hosts and devices: kinds that differ only in
+// memory become one. The mix has no unseen requests.
 func (m *Mix) WithoutMemory() *Mix {
 	kinds := slices.Clone(m.kinds)
 	for i := range kinds {
-		kinds[i].Memory = 0
+		kinds[i].Memory, kinds[i].DeviceMemory = 0, 0
 	}
 	plain, err := NewMix(kinds)
 	if err != nil {
 		panic("leave memory out of a mix: " + err.Error()) // fewer kinds of the same weight are legal
 	}
+	plain.blind = true
 	return plain
 }

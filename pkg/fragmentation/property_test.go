@@ -30,7 +30,7 @@ func lossTwin(m *fragmentation.Mix, n *vgpu.Node, free []vgpu.Use, room vgpu.Roo
 			d := &n.Devices()[i]
 			part := 1000 * int64(free[i].Slots) / int64(d.Slots)
 			idle += part
-			r := vgpu.Request{Containers: []vgpu.ContainerRequest{{Slots: k.Slots}}}
+			r := vgpu.Request{Containers: []vgpu.ContainerRequest{{Slots: k.Slots, Memory: k.DeviceMemory}}}
 			if k.Models != "" {
 				for _, model := range strings.Split(k.Models, "|") {
 					r.Variants = append(r.Variants, vgpu.Variant{Model: model})
@@ -42,11 +42,11 @@ func lossTwin(m *fragmentation.Mix, n *vgpu.Node, free []vgpu.Use, room vgpu.Roo
 			}
 			alike := 0
 			for j := range free {
-				if n.Devices()[j].Shape() == d.Shape() && free[j].Slots >= share.Slots {
+				if n.Devices()[j].Shape() == d.Shape() && free[j].Slots >= share.Slots && (share.Devices > 1 || free[j].Memory >= share.Memory) {
 					alike++
 				}
 			}
-			if free[i].Slots >= share.Slots && alike >= share.Devices {
+			if free[i].Slots >= share.Slots && (share.Devices > 1 || free[i].Memory >= share.Memory) && alike >= share.Devices {
 				usable += part
 				largest = max(largest, 1000*int64(k.Slots)/int64(d.Slots))
 			}
@@ -126,7 +126,7 @@ func TestOrderProperty(t *testing.T) {
 		for _, k := range m.Kinds() {
 			if k.Weight > 1 && rapid.Bool().Draw(t, "in two parts") {
 				k.Weight--
-				kinds = append(kinds, fragmentation.Kind{MilliCPU: k.MilliCPU, Memory: k.Memory, Slots: k.Slots, Models: k.Models, Weight: 1})
+				kinds = append(kinds, fragmentation.Kind{MilliCPU: k.MilliCPU, Memory: k.Memory, Slots: k.Slots, DeviceMemory: k.DeviceMemory, Models: k.Models, Weight: 1})
 			}
 			kinds = append(kinds, k)
 		}
@@ -269,8 +269,15 @@ func TestWithoutMemoryProperty(t *testing.T) {
 		if plain.Weight() != m.Weight() {
 			t.Fatalf("weight %d without memory, %d with it", plain.Weight(), m.Weight())
 		}
-		room := vgpu.Room{MilliCPU: n.Room().MilliCPU, Memory: 1 << 40}
-		if got, want := plain.Of(n, freeOf(n), n.Room()), m.Of(n, freeOf(n), room); got != want {
+		room, free := vgpu.Room{MilliCPU: n.Room().MilliCPU, Memory: 1 << 40}, freeOf(n)
+		kinds := slices.Clone(m.Kinds())
+		for i := range kinds {
+			kinds[i].DeviceMemory = 0
+		}
+		for i := range free {
+			free[i].Memory = 1 << 40
+		}
+		if got, want := plain.Of(n, freeOf(n), n.Room()), newMix(t, kinds).Of(n, free, room); got != want {
 			t.Fatalf("loss %+v without memory, %+v with much of it", got, want)
 		}
 	})

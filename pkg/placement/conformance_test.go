@@ -41,11 +41,11 @@ var preferences = []struct {
 	{
 		// Left on g0: 0.4 slots and 0.0 memory; on g1: 0.1 slots and 0.7 memory: the mean is less on g0. Packing counts what is free
 		// before, in slots. fgd: on g0 fives lose the 400 that are left: d = −150; on g1 fives lose 100 instead of 200 and tens 600
-		// instead of 700: d = 100.
+		// instead of 700: d = 100. tandem: the 5 slots of g0 are worth nothing beside 4 GiB, whether or not the pod takes one.
 		name:    "scarce memory or scarce slots",
 		cluster: "n1: g0 A100 [a:5/36Gi] | g1 A100 [b:8/8Gi]",
 		request: &vgpu.Request{UID: "new", Pod: "new", Containers: []vgpu.ContainerRequest{{Name: "c0", Slots: 1, Memory: 4 * vgpu.GiB}}},
-		want:    by("n1/g1", "bestfit n1/g0", "clustering n1/g0", "dotprod n1/g0", "spread n1/g0"),
+		want:    by("n1/g1", "bestfit n1/g0", "clustering n1/g0", "dotprod n1/g0", "spread n1/g0", "tandem n1/g0"),
 	},
 	{
 		// The same where all is lost to the mix: d = 100 on both, so that the device with the least left counts for fgd and tandem.
@@ -59,11 +59,12 @@ var preferences = []struct {
 		// bestfit: 0.3 GPUs left on n1, 98 percent, 1.2 on n2, 92. dotprod: 0.6·0.3 and 1.5·0.3, 99 percent both. clustering: n1 runs
 		// a whole device beside a share, 50 + 23; n2 a share only, 75 + 20. packing: used devices of 60 and 50 percent free,
 		// 94 and 95; g1 of n2 49. fgd: on n1 the 600 are lost to tens before and the 300 to both after, d = 0; on n2/g0 500 to
-		// tens, then 200 to both, d = 50; on n2/g1 500, then 1200 to tens, d = −350.
+		// tens, then 200 to both, d = 50; on n2/g1 500, then 1200 to tens, d = −350. tandem: 5 free on n2/g0 are room for a five,
+		// which comes before tens do; of 6 on n1/g1 one would be left.
 		name:    "devices of several nodes",
 		cluster: "n1: g0 A100 [a:10] | g1 A100 [b:4]\nn2: g0 A100 [c:5] | g1 A100",
 		request: testkit.Request("new", 3),
-		want:    by("n2/g0", "spread n2/g1", "bestfit n1/g1", "dotprod n1/g1"),
+		want:    by("n2/g0", "spread n2/g1", "bestfit n1/g1", "dotprod n1/g1", "tandem n1/g1"),
 	},
 	{
 		// Left are 0.9, 0.8 and 1 GPU: bestfit 94, 95, 93. dotprod: 98 each. clustering: shares of others on n1 and n2, 19 each; n3
@@ -91,11 +92,11 @@ var preferences = []struct {
 	},
 	{
 		// bestfit: 0.1 and 1 GPU left, 99 and 93. dotprod: 2.1·2 and 3·2, 96 and 95. clustering: n1 runs a share, 18; n2 nothing, 25
-		// + 15. packing: 50 − 2 and 33 − 3. fgd: 50 both.
+		// + 15. packing: 50 − 2 and 33 − 3. fgd: 50 both. tandem: n2 stays whole.
 		name:    "links before the name of the node, not before the rate",
 		cluster: "n1: g0 A100 | g1 A100 | g2 A100 [a:9]\nn2: g0 A100 | g1 A100 | g2 A100\nlinks n1: g0-g1 PIX\nlinks n2: g0-g2 NV2",
 		request: testkit.Request("new", 20),
-		want:    by("n2/g0 n2/g2", "bestfit n1/g0 n1/g1", "dotprod n1/g0 n1/g1", "packing n1/g0 n1/g1"),
+		want:    by("n2/g0 n2/g2", "bestfit n1/g0 n1/g1", "dotprod n1/g0 n1/g1", "packing n1/g0 n1/g1", "tandem n1/g0 n1/g1"),
 	},
 	{
 		name:    "containers together before the policy",

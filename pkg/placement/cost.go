@@ -8,7 +8,7 @@ import (
 // are the same.
 func (p Policy) Remembering() Policy {
 	if p.mix != nil {
-		p.memo = fragmentation.NewMemo(p.mix)
+		p.memo = fragmentation.NewMemo(p.measure)
 	}
 	return p
 }

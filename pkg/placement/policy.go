@@ -23,6 +23,8 @@ type Policy struct {
 	node func(taken, of vgpu.Slots) int64
 	// usual returns the part of all usual requests that the policy uses; nil where it uses none.
 	usual func(all *fragmentation.Mix) *fragmentation.Mix
+	// fills says that the policy looks at what the usual requests leave of a node that they fill.
+	fills bool
 	// isRandom says that a hash of the seed and the pod chooses nodes and devices; rate is equal for all then.
 	isRandom bool
 	// byRun says that the rate depends on the pods that run on the node, beside what is free.
@@ -34,6 +36,7 @@ type Policy struct {
 
 	neighbours *Neighbours
 	mix        *fragmentation.Mix
+	measure    fragmentation.Measure // of losses to the mix
 	memo       *fragmentation.Memo
 	seed       int64
 }
@@ -68,9 +71,13 @@ func ByName(name string) (Policy, error) {
 // With returns the policy for a mix of all requests that usually arrive, and a seed. The policies fgd and tandem use
 // the mix, and rate like packed while it is empty. The policy random uses the seed. The others ignore both.
 func (p Policy) With(all *fragmentation.Mix, seed int64) Policy {
-	p.seed, p.mix, p.memo = seed, nil, nil
+	p.seed, p.mix, p.measure, p.memo = seed, nil, nil, nil
 	if p.usual != nil && all != nil && all.Weight() > 0 {
 		p.mix = p.usual(all)
+		p.measure = p.mix
+		if p.fills {
+			p.measure = fragmentation.NewFills(p.mix)
+		}
 	}
 	return p
 }

@@ -47,7 +47,7 @@ func (k *Ranking) Use(p Policy) {
 	before := k.policy
 	k.policy = p.orDefault()
 	if k.policy.mix != nil {
-		k.policy.memo = fragmentation.NewMemo(k.policy.mix)
+		k.policy.memo = fragmentation.NewMemo(k.policy.measure)
 	}
 	if k.states == nil || k.policy.byRun != before.byRun || k.policy.neighbours != before.neighbours {
 		k.forget()

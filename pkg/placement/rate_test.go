@@ -177,7 +177,7 @@ func drawn(t *testing.T, drawing string) *vgpu.Node {
 	return c.Nodes()[0].Clone()
 }
 
-// TestGradient: how fgd and tandem rate what the usual requests lose by a pod, or gain. Slots are thousandths, so a slot
+// TestGradient: how fgd rates what the usual requests lose by a pod, or gain. Slots are thousandths, so a slot
 // is a milli-GPU.
 func TestGradient(t *testing.T) {
 	// gains has no use for the device, so that a pod takes what is lost: d is its slots.
@@ -186,41 +186,32 @@ func TestGradient(t *testing.T) {
 		name, node, mix string
 		slots           vgpu.Slots
 		cpu             int64
-		fgd, tandem     int64
+		fgd             int64
 	}{
 		// 100/(1 + e^−0.04) = 50.9999, 100/(1 + e^−0.041) = 51.02.
-		{"39 less lost", "g0 FINE", gains, 39, 0, 50, 0},
-		{"40 less lost", "g0 FINE", gains, 40, 0, 50, 1},
-		{"41 less lost", "g0 FINE", gains, 41, 0, 51, 1},
-		{"79 less lost", "g0 FINE", gains, 79, 0, 51, 1},
-		{"80 less lost", "g0 FINE", gains, 80, 0, 51, 2},
-		{"1000 less lost", "g0 FINE", gains, 1000, 0, 73, 25}, // 100/(1 + 1/e) = 73.1
+		{"39 less lost", "g0 FINE", gains, 39, 0, 50},
+		{"40 less lost", "g0 FINE", gains, 40, 0, 50},
+		{"41 less lost", "g0 FINE", gains, 41, 0, 51},
+		{"79 less lost", "g0 FINE", gains, 79, 0, 51},
+		{"80 less lost", "g0 FINE", gains, 80, 0, 51},
+		{"1000 less lost", "g0 FINE", gains, 1000, 0, 73}, // 100/(1 + 1/e) = 73.1
 		// All of 1000 is of use to 600; where 401 or more are taken, the rest is lost.
-		{"nothing lost", "g0 FINE", "slots=600 weight=3", 400, 0, 50, 0},
-		{"599 more lost", "g0 FINE", "slots=600 weight=3", 401, 0, 35, -15}, // 100/(1 + e^0.599) = 35.5; 599/40 = 14.98
-		{"300 more lost, the example of fgd", "g0 FINE", "slots=600 weight=3", 700, 0, 42, -8},
-		{"41 more lost", "g0 FINE", "slots=600 weight=3", 959, 0, 48, -2},
-		{"40 more lost", "g0 FINE", "slots=600 weight=3", 960, 0, 49, -1}, // 100/(1 + e^0.04) = 49.0001
-		{"1 more lost", "g0 FINE", "slots=600 weight=3", 999, 0, 49, -1},
-		{"all taken", "g0 FINE", "slots=600 weight=3", 1000, 0, 50, 0},
+		{"nothing lost", "g0 FINE", "slots=600 weight=3", 400, 0, 50},
+		{"599 more lost", "g0 FINE", "slots=600 weight=3", 401, 0, 35}, // 100/(1 + e^0.599) = 35.5
+		{"300 more lost, the example of fgd", "g0 FINE", "slots=600 weight=3", 700, 0, 42},
+		{"41 more lost", "g0 FINE", "slots=600 weight=3", 959, 0, 48},
+		{"40 more lost", "g0 FINE", "slots=600 weight=3", 960, 0, 49}, // 100/(1 + e^0.04) = 49.0001
+		{"1 more lost", "g0 FINE", "slots=600 weight=3", 999, 0, 49},
+		{"all taken", "g0 FINE", "slots=600 weight=3", 1000, 0, 50},
 		// 100 are left, which the first cannot use and the second can: (3·−100 + 1·0)/4 = −75.
-		{"the mean of two kinds", "g0 FINE", "slots=600 weight=3\nslots=100 weight=1", 900, 0, 48, -2},
-		// Starved GPU: for 500 slots and 1 core each, 1 core is enough for 500. A pod of CPU alone that takes 300 thousandths of
-		// 1.3 cores starves 150 more, a fifth is 30. fgd does not see it.
-		{"150 more starved", "g0 FINE", "slots=500 cpu=1 weight=3", 0, 300, 50, -1},
-		{"200 more starved", "g0 FINE", "slots=500 cpu=1 weight=3", 0, 400, 50, -1}, // of 1.4 cores
-		{"202 more starved", "g0 FINE", "slots=500 cpu=1 weight=3", 0, 404, 50, -2},
-		// 200 slots of 1000 take GPU that is starved anyway: 500 before, 300 after.
-		{"199 less starved", "g0 FINE", "slots=500 cpu=1 weight=3", 199, 0, 50, 0},
-		{"200 less starved", "g0 FINE", "slots=500 cpu=1 weight=3", 200, 0, 50, 1},
-		// With 1 core left by a thousandth less the kind does not run at all: 1000 lost, of which 500 were starved before. d = −1000,
-		// 100/(1 + e) = 26.9; (5·−1000 + 500)/200 = −22.5.
-		{"starved, then lost", "g0 FINE", "slots=500 cpu=1 weight=3", 0, 1, 26, -23},
+		{"the mean of two kinds", "g0 FINE", "slots=600 weight=3\nslots=100 weight=1", 900, 0, 48},
+		// With 1 core left by a thousandth less the kind does not run: d = −1000, 100/(1 + e) = 26.9.
+		{"CPU is short by a thousandth", "g0 FINE", "slots=500 cpu=1 weight=3", 0, 1, 26},
 	}
 	for _, tc := range tests {
 		t.Run(tc.name, func(t *testing.T) {
 			n := drawn(t, fine+"n1: "+tc.node)
-			n.SetRoom(vgpu.Room{MilliCPU: roomOf(tc.cpu)})
+			n.SetRoom(vgpu.Room{MilliCPU: 1000})
 			r := &vgpu.Request{UID: "new", Host: vgpu.Room{MilliCPU: tc.cpu}}
 			if tc.slots > 0 {
 				r = hosted(testkit.Request("new", tc.slots), tc.cpu, 0)
@@ -228,19 +219,43 @@ func TestGradient(t *testing.T) {
 			if got := rate(placement.Score(n, r, policyBy(t, "fgd", tc.mix, 0))); got != tc.fgd*percent {
 				t.Errorf("fgd: rate %d, want %d", got, tc.fgd*percent)
 			}
-			if got := rate(placement.Score(n, r, policyBy(t, "tandem", tc.mix, 0))); got != tied+tc.tandem {
-				t.Errorf("tandem: rate %d, want %d", got, tied+tc.tandem)
-			}
 		})
 	}
 }
 
-// roomOf is 1 core, and what the pod asks for beyond a thousandth.
-func roomOf(cpu int64) int64 {
-	if cpu <= 1 {
-		return 1000
+// TestTandem: tandem rates in steps of 80 milli-GPU what a pod changes: five twelfths of what is lost, a twelfth of what is
+// starved, seven twelfths of what is unfilled, rounded down. A slot of an A100 is 100 milli-GPU.
+func TestTandem(t *testing.T) {
+	const threes, cored = "slots=3 weight=3", "slots=5 cpu=1 weight=3"
+	tests := []struct {
+		name, node, mix string
+		slots           vgpu.Slots
+		cpu             int64
+		steps           int64
+	}{
+		// Of 10, 7 and 4 free slots one stays unfilled in the end.
+		{"a new device for threes", "n1: g0 A100", threes, 3, 0, 0},
+		{"1 slot is left", "n1: g0 A100 [a:6]", threes, 3, 0, -1}, // 100 lost: −500/960
+		{"nothing is left", "n1: g0 A100 [a:7]", threes, 3, 0, 0},
+		{"a gap is filled", "n1: g0 A100 [a:8]", threes, 2, 0, 2},       // 200 neither lost nor unfilled any more: 2400/960
+		{"6 are left for threes", "n1: g0 A100 [a:3]", threes, 1, 0, 0}, // 100 less unfilled: 700/960
+		{"5 are left for threes", "n1: g0 A100 [a:3]", threes, 2, 0, -1},
+		// A pod without GPUs takes a core of two: 500 are starved and unfilled, (−500 − 7·500)/960.
+		{"CPU for one request instead of two", "n1 cpu=2: g0 A100", cored, 0, 1000, -5},
+		// It takes a thousandth more: 1000 are lost and unfilled, −12000/960.
+		{"CPU for none", "n1 cpu=2: g0 A100", cored, 0, 1001, -13},
 	}
-	return 1000 + cpu
+	for _, tc := range tests {
+		t.Run(tc.name, func(t *testing.T) {
+			r := &vgpu.Request{UID: "new", Host: vgpu.Room{MilliCPU: tc.cpu}}
+			if tc.slots > 0 {
+				r = hosted(testkit.Request("new", tc.slots), tc.cpu, 0)
+			}
+			if got := rate(placement.Score(drawn(t, tc.node), r, policyBy(t, "tandem", tc.mix, 0))); got != tied+tc.steps {
+				t.Errorf("rate %d, want %d", got, tied+tc.steps)
+			}
+		})
+	}
 }
 
 // TestLeastLeft: the order of devices for which a rate is the same, by slots and memory.

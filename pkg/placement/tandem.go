@@ -16,10 +16,11 @@ var tandem = Policy{
 	grain:   step,
 	device:  leastLeft,
 	usual:   func(all *fragmentation.Mix) *fragmentation.Mix { return all.Demanding(typicalOfTandem, demandOfTandem) },
+	fills:   true,
 	rate: func(v *view) int64 {
 		before, after := v.before(), v.after()
-		less := starvedPart*(before.Lost-after.Lost) + before.Starved - after.Starved
-		steps := floorDiv(less, starvedPart*step*v.mix.Weight())
+		less := starvedPart*(before.Lost-after.Lost) + before.Starved - after.Starved + unfilledPart*(before.Unfilled-after.Unfilled)
+		steps := floorDiv(less, (starvedPart+unfilledPart)*step*v.mix.Weight())
 		return max(0, min(rateMax, rateMax/2+steps))
 	},
 }
@@ -27,7 +28,7 @@ var tandem = Policy{
 const (
 	// typicalOfTandem is the part of the pods, in percent, whose requests count. Less ignores the rare requests, more
 	// costs time.
-	typicalOfTandem = 95
+	typicalOfTandem = 99
 	// demandOfTandem is the part of all demand, in percent, that these requests must make up; where they make up less,
 	// all requests count. With 0 a cluster whose largest 3 % of the pods request half of the GPUs keeps no GPUs for
 	// those pods: it filled to 41 % where 49 % fit (docs/decisions/0009). With 95 openb's gpushare80 fills worse than
@@ -36,8 +37,12 @@ const (
 	// starvedPart is the divisor of starved GPU: a fifth of it counts as lost. With a tenth CPU runs out beside more
 	// GPUs, with two fifths requests get devices that they fit badly.
 	starvedPart = 5
+	// unfilledPart weighs unfilled GPU against lost GPU, which weighs starvedPart: two thirds of the sum. With less, holes
+	// of sizes that arrive stay open and the CPU of a host goes before its GPUs; with all, whole nodes that rare pods need
+	// are spent on small ones.
+	unfilledPart = 7
 	// step is the milli-GPU within which losses tie. 20 to 60 gave the same within 0.1 point of allocation.
-	step = 40
+	step = 80
 )
 
 // floorDiv divides and rounds down, for b above zero.

@@ -45,20 +45,21 @@ var twins = map[string]func(before, after moment, r *vgpu.Request, mix *fragment
 		return percent * int64(100/(1+math.Exp(-d/1000)))
 	},
 	"tandem": func(before, after moment, _ *vgpu.Request, mix *fragmentation.Mix) int64 {
-		typical := mix.Demanding(95, 90)
-		was, is := lossOf(typical, before), lossOf(typical, after)
-		fifths, step := 5*(was.Lost-is.Lost)+was.Starved-is.Starved, 5*40*typical.Weight()
+		typical := mix.Demanding(99, 90)
+		fills := fragmentation.NewFills(typical)
+		was, is := lossOf(fills, before), lossOf(fills, after)
+		twelfths, step := 5*(was.Lost-is.Lost)+was.Starved-is.Starved+7*(was.Unfilled-is.Unfilled), 12*80*typical.Weight()
 		steps := int64(0)
-		for ; steps*step > fifths; steps-- {
+		for ; steps*step > twelfths; steps-- {
 		}
-		for ; (steps+1)*step <= fifths; steps++ {
+		for ; (steps+1)*step <= twelfths; steps++ {
 		}
 		return tied + steps
 	},
 }
 
-func lossOf(mix *fragmentation.Mix, m moment) fragmentation.Loss {
-	return mix.Of(m.n, m.free, m.room)
+func lossOf(by fragmentation.Measure, m moment) fragmentation.Loss {
+	return by.Of(m.n, m.free, m.room)
 }
 
 // with returns the node with the pod.

@@ -9,9 +9,10 @@ import (
 type view struct {
 	n *vgpu.Node
 	r *vgpu.Request
-	// mix is the usual requests that the policy uses, memo caches their losses.
-	mix  *fragmentation.Mix
-	memo *fragmentation.Memo
+	// mix is the usual requests that the policy uses, measure computes their losses, memo caches these.
+	mix     *fragmentation.Mix
+	measure fragmentation.Measure
+	memo    *fragmentation.Memo
 	// neighbours is the knowledge of the pods that share devices.
 	neighbours *Neighbours
 	// free and left are what is free of each device before and after.
@@ -26,7 +27,7 @@ type view struct {
 
 // load makes v the view of a node before the placement of the request.
 func (v *view) load(n *vgpu.Node, r *vgpu.Request, p *Policy) {
-	v.n, v.r, v.mix, v.memo, v.neighbours = n, r, p.mix, p.memo, p.neighbours
+	v.n, v.r, v.mix, v.measure, v.memo, v.neighbours = n, r, p.mix, p.measure, p.memo, p.neighbours
 	m := len(n.Devices())
 	both := v.buffer[:]
 	if m > maxOnStack {
@@ -83,5 +84,5 @@ func (v *view) lossOf(free []vgpu.Use, room vgpu.Room) fragmentation.Loss {
 	if v.memo != nil {
 		return v.memo.Of(v.n, free, room)
 	}
-	return v.mix.Of(v.n, free, room)
+	return v.measure.Of(v.n, free, room)
 }
