@@ -18,6 +18,7 @@ var core = map[string][]string{
 	"elastic":       {"vgpu", "gang"},
 	"traffic":       {"vgpu", "interference"},
 	"notebook":      nil,
+	"lifetime":      nil,
 	"reservation":   {"vgpu", "gang"},
 	"snapshot":      {"vgpu"},
 	"why":           {"vgpu", "placement", "gang", "preemption", "snapshot"},

@@ -1,0 +1,129 @@
+package lifetime
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+)
+
+// Config says how much a Learner believes.
+type Config struct {
+	// Strength is how many pods of a group weigh as much as all that the coarser groups say.
+	Strength float64
+	// Memory is how many pods of a user a group remembers: each further one makes those before count 1 - 1/Memory times as much.
+	// Recent is the same for the last few, which often are runs of one experiment.
+	Memory, Recent float64
+	// Groups is how many groups the learner keeps. Beyond it, it forgets the group whose last pod ended first.
+	Groups int
+}
+
+// Defaults are fitted on the first part of one trace (decisions/0042).
+func Defaults() Config { return Config{Strength: 4, Memory: 512, Recent: 8, Groups: 4096} }
+
+func (c Config) validate() error {
+	switch {
+	case !(c.Strength > 0 && c.Strength <= 1e6):
+		return fmt.Errorf("strength %v, legal is more than 0 and up to 1e6", c.Strength)
+	case !(c.Recent >= 1 && c.Recent <= c.Memory && c.Memory <= 1e6):
+		return fmt.Errorf("recent %v and memory %v, legal is 1 to 1e6, and recent not above memory", c.Recent, c.Memory)
+	case c.Groups < len(levels):
+		return fmt.Errorf("groups %d, legal is %d or more", c.Groups, len(levels))
+	}
+	return nil
+}
+
+// levels orders the groups of a pod from coarse to fine. Each level is kept per user; those without byUser are also summed over users,
+// so that a user counts in the sum for Memory pods at most, however many end.
+var levels = []attributes{0, bySize, byModel, bySize | byModel, byWorkload, byWorkload | bySize | byModel}
+
+// group is what the learner knows of the pods alike of one user.
+type group struct {
+	past, recent sketch
+	last         int
+}
+
+// Learner learns how long pods run. It is not safe for concurrent use.
+type Learner struct {
+	config Config
+	groups map[key]*group
+	// sums add up the groups over users. members counts how many groups each of them has.
+	sums    map[key]*sketch
+	members map[key]int
+	seen    int
+}
+
+// NewLearner returns a learner that has seen nothing.
+func NewLearner(c Config) (*Learner, error) {
+	if err := c.validate(); err != nil {
+		return nil, fmt.Errorf("configure lifetimes: %w", err)
+	}
+	return &Learner{config: c, groups: map[key]*group{}, sums: map[key]*sketch{}, members: map[key]int{}}, nil
+}
+
+// Observe learns from a pod that no longer runs.
+func (l *Learner) Observe(o Observation) error {
+	if err := cmp.Or(o.validate(), legal("length", o.Length)); err != nil {
+		return fmt.Errorf("observe a pod: %w", err)
+	}
+	l.seen++
+	for _, by := range levels {
+		if by&^o.known() == 0 {
+			l.count(o.key(by|byUser), o.Length, o.Stopped)
+		}
+	}
+	for _, w := range o.words() {
+		l.count(o.key(w.by|byUser), ratio(o.Length, w.seconds), o.Stopped)
+	}
+	for len(l.groups) > l.config.Groups {
+		l.forget()
+	}
+	return nil
+}
+
+// count puts a pod into a group, and into the sum over users.
+func (l *Learner) count(k key, length float64, stopped bool) {
+	g := l.groups[k]
+	sum := k
+	sum.by, sum.user = k.by&^byUser, ""
+	if g == nil {
+		g = &group{}
+		l.groups[k] = g
+		l.members[sum]++
+		if l.sums[sum] == nil {
+			l.sums[sum] = &sketch{}
+		}
+	}
+	g.last = l.seen
+	s := l.sums[sum]
+	s.add(-1/l.config.Memory, &g.past)
+	g.past.scale(1 - 1/l.config.Memory)
+	g.recent.scale(1 - 1/l.config.Recent)
+	bin := binOf(length)
+	for _, to := range []*sketch{s, &g.past, &g.recent} {
+		if stopped {
+			to.stopped[bin]++
+		} else {
+			to.ended[bin]++
+		}
+	}
+}
+
+// forget drops the group whose last pod ended first, the first by its key among equals.
+func (l *Learner) forget() {
+	oldest := slices.MinFunc(slices.Collect(maps.Keys(l.groups)), func(a, b key) int {
+		return cmp.Or(cmp.Compare(l.groups[a].last, l.groups[b].last), -cmp.Compare(a.by, b.by), compare(a, b))
+	})
+	sum := oldest
+	sum.by, sum.user = oldest.by&^byUser, ""
+	l.sums[sum].add(-1, &l.groups[oldest].past)
+	if l.members[sum]--; l.members[sum] == 0 {
+		delete(l.sums, sum)
+		delete(l.members, sum)
+	}
+	delete(l.groups, oldest)
+}
+
+func compare(a, b key) int {
+	return cmp.Or(cmp.Compare(a.user, b.user), cmp.Compare(a.workload, b.workload), cmp.Compare(a.model, b.model), cmp.Compare(a.size, b.size))
+}

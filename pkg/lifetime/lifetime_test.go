@@ -1,0 +1,114 @@
+package lifetime
+
+import (
+	"math"
+	"strings"
+	"testing"
+)
+
+// What a pod is like decides: finer groups are believed as soon as they have some pods.
+func TestFinerGroupsDecide(t *testing.T) {
+	l := learner(t, Defaults())
+	for range 50 {
+		observe(t, l,
+			Observation{Pod: Pod{User: "ann", Size: 1000}, Length: 100},
+			Observation{Pod: Pod{User: "ann", Size: 8000}, Length: 10_000},
+			Observation{Pod: Pod{User: "bob", Size: 1000}, Length: 400},
+			Observation{Pod: Pod{User: "bob", Size: 1000, Workload: "bert"}, Length: 50_000},
+		)
+	}
+	for _, c := range []struct {
+		name string
+		pod  Pod
+		want float64
+	}{
+		{"user and size", Pod{User: "ann", Size: 1000}, 100},
+		{"another size", Pod{User: "ann", Size: 8000}, 10_000},
+		{"workload", Pod{User: "bob", Size: 1000, Workload: "bert"}, 50_000},
+		{"a stranger's size", Pod{User: "eve", Size: 8000}, 10_000},
+	} {
+		curve := predict(t, l, c.pod, 0)
+		if got := curve.Quantile(.5); got < c.want/1.3 || got > c.want*1.3 {
+			t.Errorf("%s: the median is %v, want about %v", c.name, got, c.want)
+		}
+	}
+}
+
+// A stopped pod says that pods run for longer, not that they end.
+func TestStoppedPods(t *testing.T) {
+	ended, stopped := learner(t, Defaults()), learner(t, Defaults())
+	for i := range 40 {
+		o := Observation{Pod: Pod{User: "ann"}, Length: 100}
+		if o.Stopped = i%2 == 0; o.Stopped {
+			observe(t, stopped, o)
+			continue
+		}
+		o.Length = 1000
+		observe(t, stopped, o)
+		observe(t, ended, o)
+	}
+	a, b := predict(t, stopped, Pod{User: "ann"}, 0), predict(t, ended, Pod{User: "ann"}, 0)
+	if got := a.Survival(500); got < b.Survival(500)-.05 {
+		t.Errorf("%v reach 500 s, and %v without the stopped ones", got, b.Survival(500))
+	}
+}
+
+// Words count as much as they were right.
+func TestWords(t *testing.T) {
+	l := learner(t, Defaults())
+	for i := range 200 {
+		length := 100 * math.Exp2(float64(i%10))
+		observe(t, l,
+			Observation{Pod: Pod{User: "ann", Declared: length}, Length: length},
+			Observation{Pod: Pod{User: "bob", Declared: 1e6}, Length: length},
+			Observation{Pod: Pod{User: "eve", Projected: length}, Length: 2 * length},
+		)
+	}
+	for _, c := range []struct {
+		name        string
+		pod         Pod
+		age         float64
+		least, most float64
+	}{
+		{"right", Pod{User: "ann", Declared: 20_000}, 0, 16_000, 25_000},
+		{"right, at an age", Pod{User: "ann", Declared: 20_000}, 15_000, 2_000, 8_000},
+		{"always too much", Pod{User: "bob", Declared: 1e6}, 0, 1_000, 10_000},
+		{"progress that slows down", Pod{User: "eve", Projected: 5_000}, 0, 8_000, 13_000},
+	} {
+		curve := predict(t, l, c.pod, c.age)
+		if got := curve.Quantile(.5); got < c.least || got > c.most {
+			t.Errorf("%s: the median is %v, want %v to %v", c.name, got, c.least, c.most)
+		}
+	}
+}
+
+// A pod of which nothing is known runs for as long again as it has run.
+func TestNothingKnown(t *testing.T) {
+	curve := predict(t, learner(t, Defaults()), Pod{}, 1000)
+	if got := curve.Quantile(.5); math.Abs(got-1000) > 30 {
+		t.Errorf("the median is %v, want about 1000", got)
+	}
+}
+
+func TestBadInput(t *testing.T) {
+	l := learner(t, Defaults())
+	for _, c := range []struct {
+		name string
+		do   func() error
+		want string
+	}{
+		{"length", func() error { return l.Observe(Observation{Length: -1}) }, "length -1 seconds, legal is 0 to 1073741824"},
+		{"NaN", func() error { return l.Observe(Observation{Length: math.NaN()}) }, "length NaN seconds"},
+		{"declared", func() error { return l.Observe(Observation{Pod: Pod{Declared: 1e12}}) }, "declared 1e+12 seconds"},
+		{"projected", func() error { _, err := l.Predict(Pod{Projected: -1}, 0); return err }, "projected -1 seconds"},
+		{"size", func() error { _, err := l.Predict(Pod{Size: -1}, 0); return err }, "size -1, legal is 0 or more"},
+		{"age", func() error { _, err := l.Predict(Pod{}, math.Inf(1)); return err }, "age +Inf seconds"},
+		{"strength", func() error { _, err := NewLearner(Config{Memory: 1, Recent: 1, Groups: 99}); return err }, "strength 0, legal is more than 0"},
+		{"memory", func() error { _, err := NewLearner(Config{Strength: 1, Memory: 1, Recent: 2, Groups: 99}); return err }, "recent 2 and memory 1"},
+		{"groups", func() error { _, err := NewLearner(Config{Strength: 1, Memory: 1, Recent: 1}); return err }, "groups 0, legal is 6 or more"},
+	} {
+		if err := c.do(); err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s: error %v, want %q", c.name, err, c.want)
+		}
+	}
+}
