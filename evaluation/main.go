@@ -36,6 +36,7 @@ The same input always gives the same output. To play a scenario of your own is w
   evaluation draw examples/mixed.yaml --plot out     draw a scenario into the folder out`,
 	})
 	c.AddCommand(fragmentationCommand(), ratesCommand(), rightsizeCommand(), interferenceCommand(), fitCommand(), scoreCommand(),
-		colocateCommand(), gangsCommand(), elasticCommand(), inferenceCommand(), inferenceSplitCommand(), inferenceBatchesCommand(), lendingCommand(), notebooksCommand(), preemptionCommand(), weightsCommand(), shapesCommand(), drawCommand())
+		colocateCommand(), gangsCommand(), elasticCommand(), inferenceCommand(), inferenceSplitCommand(), inferenceBatchesCommand(), lendingCommand(),
+		notebooksCommand(), preemptionCommand(), weightsCommand(), lifetimesCommand(), shortestCommand(), shapesCommand(), drawCommand())
 	return c
 }

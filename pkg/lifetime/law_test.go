@@ -172,7 +172,7 @@ func TestOneOutlier(t *testing.T) {
 		before := predict(t, l, user, 0)
 		observe(t, l, Observation{Pod: user, Length: seconds().Draw(t, "outlier")})
 		after := predict(t, l, user, 0)
-		// Recent is 8: the pod is an eighth of the last ones, and these weigh 8 beside Strength 4.
+		// Recent is 3: the last pod weighs 1 of 3, and these 3 weigh beside Strength 8.
 		for _, at := range []float64{500, 1000, 1500, 2000, 4000} {
 			if a, b := before.Survival(at), after.Survival(at); math.Abs(a-b) > .2 {
 				t.Fatalf("survival of %v s goes from %v to %v", at, a, b)

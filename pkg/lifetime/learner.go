@@ -19,7 +19,7 @@ type Config struct {
 }
 
 // Defaults are fitted on the first part of one trace (decisions/0042).
-func Defaults() Config { return Config{Strength: 4, Memory: 512, Recent: 8, Groups: 4096} }
+func Defaults() Config { return Config{Strength: 8, Memory: 512, Recent: 3, Groups: 4096} }
 
 func (c Config) validate() error {
 	switch {

@@ -112,3 +112,23 @@ func TestBadInput(t *testing.T) {
 		}
 	}
 }
+
+// The example of Rank: with bins, its times are met within a bin.
+func TestRank(t *testing.T) {
+	l := learner(t, Defaults())
+	for i := range 400 {
+		either := 100.0
+		if i%2 == 0 {
+			either = 3
+		}
+		observe(t, l, Observation{Pod: Pod{User: "either"}, Length: either}, Observation{Pod: Pod{User: "between"}, Length: 20})
+	}
+	either, between := predict(t, l, Pod{User: "either"}, 0), predict(t, l, Pod{User: "between"}, 0)
+	if a, b := either.Rank(), between.Rank(); a > b || either.Mean(1e4) < between.Mean(1e4) || a < 4 || a > 9 || b < 15 || b > 25 {
+		t.Errorf("ranks %v and %v, want about 6 and 20, for means of %v and %v", a, b, either.Mean(1e4), between.Mean(1e4))
+	}
+	later := either.At(10)
+	if got := later.Rank(); got < 60 || got > 120 {
+		t.Errorf("the rank at 10 s is %v, want about 90", got)
+	}
+}
