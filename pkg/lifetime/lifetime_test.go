@@ -132,3 +132,53 @@ func TestRank(t *testing.T) {
 		t.Errorf("the rank at 10 s is %v, want about 90", got)
 	}
 }
+
+// The last pods count more than those before, and long ago counts nothing.
+func TestForgetting(t *testing.T) {
+	c := Defaults()
+	c.Memory = 16
+	for _, run := range []struct {
+		name  string
+		c     Config
+		late  int
+		least float64
+	}{{"the last few of many", Defaults(), 5, .08}, {"all that is remembered", c, 100, .5}} {
+		l := learner(t, run.c)
+		ann := Pod{User: "ann"}
+		for i := range 1000 + run.late {
+			length := 100.0
+			if i >= 1000 {
+				length = 10_000
+			}
+			observe(t, l, Observation{Pod: ann, Length: length})
+		}
+		curve := predict(t, l, ann, 0)
+		if got := curve.Survival(1000); got < run.least {
+			t.Errorf("%s: %v reach 1000 s, want %v or more", run.name, got, run.least)
+		}
+	}
+}
+
+// The example of draw. Pods that are stopped in a later bin have reached this one, and those that are stopped in it count as half.
+func TestDraw(t *testing.T) {
+	for _, c := range []struct {
+		name          string
+		here, later   float64
+		stopped       float64
+		stoppedBefore float64
+		want          float64
+	}{
+		{"ends", 5, 5, 0, 0, (5 + .2) / 12},
+		{"stopped in it", 5, 5, 4, 0, (5 + .2) / 14},
+		{"stopped before it", 5, 5, 0, 4, (5 + .2) / 12},
+	} {
+		var s sketch
+		s.ended[40], s.stopped[60], s.stopped[40], s.stopped[20] = c.here, c.later, c.stopped, c.stoppedBefore
+		var h hazards
+		h[40] = .1
+		h.draw(&s, 2)
+		if math.Abs(h[40]-c.want) > 1e-12 {
+			t.Errorf("%s: hazard %v, want %v", c.name, h[40], c.want)
+		}
+	}
+}
