@@ -9,7 +9,7 @@ import (
 // refits is how often a rival is fitted anew while moments are predicted, each time from all jobs that ended by then.
 const refits = 10
 
-// rival predicts the logarithm of a length from attributes. Its distribution is that of its own errors on the jobs that it was fitted from,
+// rival predicts the logarithm of a length from attributes. Its distribution is that of its errors on the jobs that it was fitted from,
 // and at an age that of those errors which the age leaves possible, as for pkg/lifetime.
 type rival struct {
 	// fit returns the predicted logarithms of the jobs to predict, and of the jobs to learn from.
