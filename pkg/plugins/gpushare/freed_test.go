@@ -275,7 +275,40 @@ func TestDepartureWakesWhoFits(t *testing.T) {
 			t.Errorf("after another pod took 3 of the 5 slots, pod %s: %v, want %v", c.pod.Name, got, c.want)
 		}
 	}
+	whole := wait(pod("whole", 10))
+	other := with(runs["n2-0"].DeepCopy(), func(p *v1.Pod) { p.UID = "of another" })
+	if err := d.indexer.Update(other); err != nil {
+		t.Fatal(err)
+	}
+	if got, _ := d.plugin.afterPodLeft(d.logger(), whole, runs["n2-1"], nil); got != fwk.Queue {
+		t.Errorf("after one pod of n2 left and another pod has the name of the other: %v", got)
+	}
 	if got, _ := d.plugin.afterPodLeft(d.logger(), wait(pod("seven", 7)), pod("without", 0), nil); got != fwk.QueueSkip {
 		t.Errorf("after a pod without GPUs left: %v", got)
+	}
+}
+
+// A pod that Reserve refused after Filter is tried again after each departure: no node refused it.
+func TestRefusedByReserve(t *testing.T) {
+	d := newDesk(t, gpuNode("n1", 1), gpuNode("n2", 1))
+	first, second, left := pod("first", 10), pod("second", 10), pod("left", 1)
+	for _, p := range []*v1.Pod{first, second} {
+		if err := d.indexer.Add(p); err != nil {
+			t.Fatal(err)
+		}
+	}
+	d.plugin.pending.add(second)
+	d.plugin.pending.note(second, nil, nil)
+	cs := d.preFilter(second)
+	d.reserve(d.preFilter(first), first, "n1") // the NodeInfo has no pod yet
+	left.Spec.NodeName = "n1"
+	if got, _ := d.plugin.afterPodLeft(d.logger(), second, left, nil); got != fwk.QueueSkip {
+		t.Fatalf("the node is full: %v", got)
+	}
+	if place := d.reserve(cs, second, "n1"); place[0] != '(' {
+		t.Fatalf("the second pod is on %s", place)
+	}
+	if got, _ := d.plugin.afterPodLeft(d.logger(), second, left, nil); got != fwk.Queue {
+		t.Errorf("Reserve refused the pod: %v", got)
 	}
 }
