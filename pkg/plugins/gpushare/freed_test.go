@@ -243,6 +243,10 @@ func TestDepartureWakesWhoFits(t *testing.T) {
 		t.Fatal(err)
 	}
 	high := int32(1)
+	kept := pod("kept", 10)
+	if err := d.plugin.Hold(vgpu.Hold{Assignment: share(kept, "n2", "GPU-n2-0", 10)}); err != nil {
+		t.Fatal(err)
+	}
 	unnoted := pod("unnoted", 10)
 	for _, c := range []struct {
 		what string
@@ -251,6 +255,7 @@ func TestDepartureWakesWhoFits(t *testing.T) {
 	}{
 		{"as large as what left", wait(pod("five", 5)), fwk.Queue},
 		{"larger", wait(pod("six", 6)), fwk.QueueSkip},
+		{"larger, and has a hold", wait(kept), fwk.Queue},
 		{"larger, and evicts others", wait(with(pod("high", 10), func(p *v1.Pod) { p.Spec.Priority = &high })), fwk.Queue},
 		{"larger, of a group", wait(with(pod("grouped", 10), func(p *v1.Pod) { p.Spec.SchedulingGroup = &v1.PodSchedulingGroup{} })), fwk.Queue},
 		{"larger, and nothing is known of its last attempt", unnoted, fwk.Queue},
@@ -259,6 +264,7 @@ func TestDepartureWakesWhoFits(t *testing.T) {
 			t.Errorf("a pod that is %s: %v, %v, want %v", c.what, got, err, c.want)
 		}
 	}
+	d.plugin.Release(kube.UIDOf(kept))
 	next := pod("next", 3)
 	if err := d.indexer.Add(next); err != nil {
 		t.Fatal(err)
@@ -310,5 +316,49 @@ func TestRefusedByReserve(t *testing.T) {
 	}
 	if got, _ := d.plugin.afterPodLeft(d.logger(), second, left, nil); got != fwk.Queue {
 		t.Errorf("Reserve refused the pod: %v", got)
+	}
+}
+
+// Room that was kept for a pod, and is kept no longer, wakes those that may use it, although no pod left.
+func TestEndOfKeptRoomWakes(t *testing.T) {
+	keeper := pod("keeper", 10)
+	on := func(node string) vgpu.Hold {
+		return vgpu.Hold{Assignment: share(keeper, node, "GPU-"+node+"-0", 10)}
+	}
+	for what, end := range map[string]func(*desk) error{
+		"the pod is gone":              func(d *desk) error { d.plugin.gone(keeper); return nil },
+		"the pod is on another node":   func(d *desk) error { d.plugin.state.noteBound(kube.UIDOf(keeper), "n1"); return nil },
+		"the hold is on another node":  func(d *desk) error { return d.plugin.Hold(on("n1")) },
+		"the hold stays, nothing ends": func(d *desk) error { return d.plugin.Hold(on("n2")) },
+		"the bind went elsewhere": func(d *desk) error {
+			d.plugin.Release(kube.UIDOf(keeper))
+			d.plugin.state.suspend(on("n2").Assignment, d.plugin.now())
+			d.plugin.state.noteBound(kube.UIDOf(keeper), "n1")
+			return nil
+		},
+	} {
+		d := newDesk(t, gpuNode("n1", 1), gpuNode("n2", 1))
+		if err := d.plugin.Hold(on("n2")); err != nil {
+			t.Fatal(err)
+		}
+		for _, p := range []*v1.Pod{pod("fits", 10), pod("large", 20)} {
+			d.preFilter(keeper)
+			d.plugin.pending.add(p)
+			if err := d.indexer.Add(p); err != nil {
+				t.Fatal(err)
+			}
+			d.plugin.pending.note(p, nil, nil)
+		}
+		if err := end(d); err != nil {
+			t.Fatal(err)
+		}
+		want := []string{"default/fits"}
+		if what == "the hold stays, nothing ends" {
+			want = nil
+		}
+		got := slices.Sorted(maps.Keys(d.plugin.pending.takeFreed(d.plugin.mayHaveRoom)))
+		if !slices.Equal(got, want) {
+			t.Errorf("%s: %v are tried again, want %v", what, got, want)
+		}
 	}
 }
