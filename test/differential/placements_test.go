@@ -105,7 +105,7 @@ func typicalRequests(m *fragmentation.Mix) []config.TypicalRequest {
 	for _, k := range m.Kinds() {
 		all = append(all, config.TypicalRequest{
 			CPU: *resource.NewMilliQuantity(k.MilliCPU, resource.DecimalSI), Memory: *resource.NewQuantity(int64(k.Memory), resource.BinarySI),
-			VGPU: int64(k.Slots), Models: split(k.Models), Weight: k.Weight,
+			VGPU: int64(k.Slots), VGPUMemory: *resource.NewQuantity(int64(k.DeviceMemory), resource.BinarySI), Models: split(k.Models), Weight: k.Weight,
 		})
 	}
 	return all

@@ -15,7 +15,7 @@ func GivenMix(requests []config.TypicalRequest) (*fragmentation.Mix, error) {
 	for i := range requests {
 		r := &requests[i]
 		kinds[i] = fragmentation.Kind{
-			MilliCPU: r.CPU.MilliValue(), Memory: vgpu.Bytes(r.Memory.Value()), Slots: vgpu.Slots(r.VGPU),
+			MilliCPU: r.CPU.MilliValue(), Memory: vgpu.Bytes(r.Memory.Value()), Slots: vgpu.Slots(r.VGPU), DeviceMemory: vgpu.Bytes(r.VGPUMemory.Value()),
 			Models: strings.Join(slices.Sorted(slices.Values(r.Models)), "|"), Weight: r.Weight,
 		}
 	}

@@ -262,11 +262,12 @@ type typicalFile struct {
 }
 
 type typicalKind struct {
-	Weight scalar   `json:"weight"`
-	Slots  scalar   `json:"slots"`
-	CPU    scalar   `json:"cpu"`
-	Memory scalar   `json:"memory"`
-	Models []scalar `json:"models"`
+	Weight    scalar   `json:"weight"`
+	Slots     scalar   `json:"slots"`
+	GPUMemory scalar   `json:"gpu_memory"`
+	CPU       scalar   `json:"cpu"`
+	Memory    scalar   `json:"memory"`
+	Models    []scalar `json:"models"`
 }
 
 type assertionFile struct {

@@ -167,8 +167,9 @@ func (r *reader) typical(f *typicalFile, models []string) typical {
 		path, k := at("typical.requests", i), &f.Requests[i]
 		kinds = append(kinds, fragmentation.Kind{
 			Weight: r.wholeOr(1, path+".weight", k.Weight, 1, maxWeight), MilliCPU: r.cpu(path+".cpu", k.CPU), Memory: r.memory(path+".memory", k.Memory),
-			Slots:  vgpu.Slots(r.wholeOr(0, path+".slots", k.Slots, 0, maxDevices*maxSlots)),
-			Models: joined(r.models(path+".models", k.Models, models)),
+			Slots:        vgpu.Slots(r.wholeOr(0, path+".slots", k.Slots, 0, maxDevices*maxSlots)),
+			DeviceMemory: r.memory(path+".gpu_memory", k.GPUMemory),
+			Models:       joined(r.models(path+".models", k.Models, models)),
 		})
 	}
 	mix, err := fragmentation.NewMix(kinds)

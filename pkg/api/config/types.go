@@ -95,6 +95,8 @@ type TypicalRequest struct {
 	Memory resource.Quantity
 	// VGPU is the number of slots, 0 for a pod without vGPUs.
 	VGPU int64
+	// VGPUMemory is the memory that the pod states for its devices together, 0 for memory in proportion to the slots.
+	VGPUMemory resource.Quantity
 	// Models that the pod may use, empty for any.
 	Models []string
 	// Weight beside the other requests.

@@ -52,6 +52,13 @@ func Millionths(q resource.Quantity, most int64) (int64, bool) {
 	return value, q.Cmp(*resource.NewScaledQuantity(value, resource.Micro)) == 0
 }
 
+func validateBytes(q resource.Quantity, path *field.Path) field.ErrorList {
+	if q.Sign() < 0 || q.CmpInt64(maxHost) > 0 || q.CmpInt64(q.Value()) != 0 {
+		return field.ErrorList{field.Invalid(path, q.String(), legalHost)}
+	}
+	return nil
+}
+
 func validateTypical(list []TypicalRequest, path *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	for i := range list {
@@ -59,9 +66,8 @@ func validateTypical(list []TypicalRequest, path *field.Path) field.ErrorList {
 		if cores, ok := Millionths(r.CPU, maxCores); !r.CPU.IsZero() && (!ok || cores%1000 != 0) {
 			errs = append(errs, field.Invalid(at.Child("cpu"), r.CPU.String(), legalCPU))
 		}
-		if m := &r.Memory; m.Sign() < 0 || m.CmpInt64(maxHost) > 0 || m.CmpInt64(m.Value()) != 0 {
-			errs = append(errs, field.Invalid(at.Child("memory"), m.String(), legalHost))
-		}
+		errs = append(errs, validateBytes(r.Memory, at.Child("memory"))...)
+		errs = append(errs, validateBytes(r.VGPUMemory, at.Child("vgpuMemory"))...)
 		if r.VGPU < 0 || r.VGPU > maxSlots {
 			errs = append(errs, field.Invalid(at.Child("vgpu"), r.VGPU, "must be a number of slots from 0 to 128000"))
 		}

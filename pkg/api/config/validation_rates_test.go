@@ -31,7 +31,7 @@ func TestValidateMix(t *testing.T) {
 		{name: "typical requests", change: func(a *GPUShareArgs) {
 			a.PodsWithoutGPUs = ScorePods
 			a.TypicalRequests = []TypicalRequest{
-				{CPU: resource.MustParse("1M"), Memory: resource.MustParse("1Pi"), VGPU: 128000, Models: []string{"A100", "T4"}, Weight: 1000000}, {Weight: 1},
+				{CPU: resource.MustParse("1M"), Memory: resource.MustParse("1Pi"), VGPU: 128000, VGPUMemory: resource.MustParse("1Pi"), Models: []string{"A100", "T4"}, Weight: 1000000}, {Weight: 1},
 			}
 		}},
 		{
@@ -41,6 +41,7 @@ func TestValidateMix(t *testing.T) {
 					{CPU: resource.MustParse("-1"), VGPU: -1},
 					{CPU: resource.MustParse("100u"), Weight: 1},
 					{Memory: resource.MustParse("1025Ti"), Weight: 1}, {Memory: resource.MustParse("-1"), Weight: 1}, {Memory: resource.MustParse("500m"), Weight: 1},
+					{VGPUMemory: resource.MustParse("1025Ti"), Weight: 1},
 				}
 			},
 			want: []string{
@@ -56,6 +57,7 @@ func TestValidateMix(t *testing.T) {
 				`args.typicalRequests[3].memory: Invalid value: "1025Ti": must be from 0 to 1Pi, in whole bytes`,
 				`args.typicalRequests[4].memory: Invalid value: "-1": must be from 0 to 1Pi, in whole bytes`,
 				`args.typicalRequests[5].memory: Invalid value: "500m": must be from 0 to 1Pi, in whole bytes`,
+				`args.typicalRequests[6].vgpuMemory: Invalid value: "1025Ti": must be from 0 to 1Pi, in whole bytes`,
 			},
 		},
 	}

@@ -148,6 +148,12 @@ type TypicalRequest struct {
 	// +optional
 	VGPU int64 `json:"vgpu,omitempty"`
 
+	// VGPUMemory is the memory of devices that the pod asks for, a quantity of whole bytes such as "24Gi", from 0 to 1Pi. 0 is
+	// memory in proportion to the slots. Default: 0.
+	//
+	// +optional
+	VGPUMemory resource.Quantity `json:"vgpuMemory,omitempty"`
+
 	// Models are the product names that the pod may use, as in GPUNode. Default: any.
 	//
 	// +optional

@@ -359,6 +359,7 @@ func (in *TypicalRequest) DeepCopyInto(out *TypicalRequest) {
 	*out = *in
 	out.CPU = in.CPU.DeepCopy()
 	out.Memory = in.Memory.DeepCopy()
+	out.VGPUMemory = in.VGPUMemory.DeepCopy()
 	if in.Models != nil {
 		in, out := &in.Models, &out.Models
 		*out = make([]string, len(*in))
