@@ -35,8 +35,10 @@ gpu_milli and may have gpu_spec, the models that a pod may use ("V100M16|V100M32
 
 The table has, for each policy, the mean and the standard deviation over the seeds of
   allocated %    the GPUs that are given away, when pods that ask for 80, 100 and 130 % of all GPUs have arrived
+  at most %      what no policy exceeds at the end, even if it knew all pods in advance; gap is how far below that a plan
+                 exists (with --bound=false, both are left out: they take seconds per seed)
   fragmented %   the GPUs that are idle and of no use to the usual pods, when 80 % have arrived
-Both are in percent of all GPUs.`,
+All are in percent of all GPUs.`,
 		Example: `  evaluation fragmentation --nodes nodes.csv --pods pods.csv
   evaluation fragmentation --nodes nodes.csv --pods pods.csv --policy tandem,fgd --seeds 42 -o json
   evaluation fragmentation --nodes nodes.csv --pods pods.csv --plot out`,
@@ -69,6 +71,7 @@ Both are in percent of all GPUs.`,
 	flags.StringVar(&policies, "policy", experiment.All, "`names` of policies separated by commas, or all: "+strings.Join(placement.Policies(), ", "))
 	flags.StringVar(&seeds, "seeds", "42-51", "`seeds` that the orders are drawn with, a run each: single ones and ranges, separated by commas")
 	flags.Float64Var(&filling.Inflate, "inflate", 1.3, "repeat the pods until they ask for so many `times` all GPUs, 0.01 to 10")
+	flags.BoolVar(&filling.Bound, "bound", true, "compute what any policy could allocate at most, which takes seconds per seed")
 	flags.BoolVar(&noTiming, "no-timing", false, "leave out how long runs took, so that equal runs print equal bytes")
 	flags.StringVar(&plot, "plot", "", "`folder` to draw into: allocation, fragmentation, each as .svg and .png")
 	form.AddFlag(c)

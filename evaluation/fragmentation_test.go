@@ -31,6 +31,12 @@ func TestFragmentationKeys(t *testing.T) {
 			Fragmentation map[string]map[string]float64 `json:"fragmentation_percent"`
 			SecondsPerRun *float64                      `json:"seconds_per_run"`
 		} `json:"results"`
+		Bound struct {
+			Most     map[string]float64 `json:"most"`
+			Feasible map[string]float64 `json:"feasible"`
+			Gap      map[string]float64 `json:"gap"`
+			Cut      bool               `json:"cut"`
+		} `json:"bound"`
 	}
 	decoder := json.NewDecoder(strings.NewReader(succeed(t, fragmentation("-o", "json", "--seeds", "7,9")...)))
 	decoder.DisallowUnknownFields()
@@ -48,6 +54,9 @@ func TestFragmentationKeys(t *testing.T) {
 				t.Errorf("%s allocates %v at %s", r.Policy, f, load)
 			}
 		}
+		if most := got.Bound.Most["mean"]; r.Allocated["130"]["mean"] > most || most > 100 {
+			t.Errorf("%s allocates %v at 130, the bound is %v", r.Policy, r.Allocated["130"], most)
+		}
 		if _, ok := r.Fragmentation["80"]["sd"]; !ok || len(r.Fragmentation) != 1 {
 			t.Errorf("%s fragments %v", r.Policy, r.Fragmentation)
 		}
@@ -55,7 +64,20 @@ func TestFragmentationKeys(t *testing.T) {
 			t.Errorf("%s took %v", r.Policy, r.SecondsPerRun)
 		}
 	}
+	if b := got.Bound; b.Feasible["mean"] <= 0 || b.Gap["mean"] < 0 || b.Cut {
+		t.Errorf("bound %+v", b)
+	}
 	if diff := cmp.Diff(placement.Policies(), policies); diff != "" {
 		t.Errorf("policies (-want +got):\n%s", diff)
+	}
+}
+
+// TestFragmentationWithoutBound leaves the bound out of table and JSON.
+func TestFragmentationWithoutBound(t *testing.T) {
+	args := fragmentation("--no-timing", "--seeds", "1", "--policy", "fgd", "--bound=false")
+	for _, form := range []string{"json", "table"} {
+		if got := succeed(t, append(args, "-o", form)...); strings.Contains(got, "bound") || strings.Contains(got, "at most") {
+			t.Errorf("%s has a bound: %s", form, got)
+		}
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/tandem-gpu/tandem/evaluation/bound"
 	"github.com/tandem-gpu/tandem/evaluation/plots"
 	"github.com/tandem-gpu/tandem/evaluation/results"
 	"github.com/tandem-gpu/tandem/internal/simulator/report"
@@ -36,6 +37,8 @@ type Filling struct {
 	Seeds    []int64
 	// Inflate is the sum of the pods' requests, as a multiple of all GPUs; at least MinInflate, at most MaxInflate.
 	Inflate float64
+	// Bound says that Run also computes what any policy could allocate at most, for each seed.
+	Bound bool
 	// Now is the clock that runs are timed by; nil reports no times.
 	Now func() time.Time
 	// Several goroutines call Progress with the number of complete runs; it may be nil.
@@ -70,7 +73,17 @@ func (f *Filling) Run() (*Filled, error) {
 		return nil, fmt.Errorf("fill cluster: inflate by %v, legal is %v to %v", f.Inflate, MinInflate, MaxInflate)
 	}
 	runs := make([]filled, len(f.Policies)*len(f.Seeds))
-	err := scenario.Each(len(runs), f.Progress, func(i int) error {
+	var bounds []bound.Bound
+	if f.Bound {
+		bounds = make([]bound.Bound, len(f.Seeds))
+	}
+	err := scenario.Each(len(bounds)+len(runs), f.Progress, func(i int) error {
+		if i < len(bounds) {
+			var err error
+			bounds[i], err = f.bound(f.Seeds[i])
+			return err
+		}
+		i -= len(bounds)
 		policy, seed := f.Policies[i/len(f.Seeds)], f.Seeds[i%len(f.Seeds)]
 		var err error
 		if runs[i], err = f.fill(policy, seed); err != nil {
@@ -85,6 +98,7 @@ func (f *Filling) Run() (*Filled, error) {
 	for p, policy := range f.Policies {
 		out.add(f, policy, runs[p*len(f.Seeds):(p+1)*len(f.Seeds)])
 	}
+	out.addBounds(bounds)
 	return out, nil
 }
 
@@ -126,6 +140,23 @@ func (f *Filling) fill(policy string, seed int64) (filled, error) {
 		out.seconds = f.Now().Sub(began).Seconds()
 	}
 	return out, nil
+}
+
+// bound returns the bound of a seed: all policies meet the pods that arrive with it.
+func (f *Filling) bound(seed int64) (bound.Bound, error) {
+	setup, err := f.Setup(seed)
+	if err != nil {
+		return bound.Bound{}, fmt.Errorf("bound fill with seed %d: %w", seed, err)
+	}
+	pods := make([]vgpu.Request, 0, len(setup.Jobs))
+	for i := range setup.Jobs {
+		pods = append(pods, setup.Jobs[i].Request)
+	}
+	b, err := bound.Fill(setup.Nodes, pods)
+	if err != nil {
+		return bound.Bound{}, fmt.Errorf("seed %d: %w", seed, err)
+	}
+	return b, nil
 }
 
 // top is the sum of the requests of a run, in percent of all GPUs.
@@ -183,6 +214,21 @@ func (out *Filled) add(f *Filling, policy string, runs []filled) {
 	out.Results = append(out.Results, result)
 	out.allocated = append(out.allocated, plots.Series{Name: policy, Points: mean(allocated, 1)})
 	out.fragmented = append(out.fragmented, plots.Series{Name: policy, Points: mean(fragmented, 1)})
+}
+
+// addBounds sums the bounds of the seeds up.
+func (out *Filled) addBounds(bounds []bound.Bound) {
+	if len(bounds) == 0 {
+		return
+	}
+	var most, feasible, gap []float64
+	sum := &results.Bound{}
+	for _, b := range bounds {
+		most, feasible, gap = append(most, b.Most), append(feasible, b.Feasible), append(gap, b.Gap)
+		sum.Cut = sum.Cut || b.Cut
+	}
+	sum.Most, sum.Feasible, sum.Gap = results.SpreadOf(most), results.SpreadOf(feasible), results.SpreadOf(gap)
+	out.Bound = sum
 }
 
 // loads returns the loads up to a last one, which is among them.

@@ -14,6 +14,18 @@ import (
 // Fragmentation is what policies made of the same arrivals, a result per policy.
 type Fragmentation struct {
 	Results []PolicyResult `json:"results"`
+	// Bound is what any policy could have made of them; nil in a report without bounds.
+	Bound *Bound `json:"bound,omitempty"`
+}
+
+// Bound is the part of all GPUs that any policy could allocate in the end, in percent.
+type Bound struct {
+	// Most is what no policy exceeds, Feasible what a plan reaches that knows all pods in advance, Gap the difference.
+	Most     Spread `json:"most"`
+	Feasible Spread `json:"feasible"`
+	Gap      Spread `json:"gap"`
+	// Cut says that a limit ended a search early, so that a lower bound may exist.
+	Cut bool `json:"cut"`
 }
 
 // PolicyResult is what one policy made of the arrivals of all seeds.
@@ -74,12 +86,18 @@ func (f Fragmentation) Table(w io.Writer) error {
 	first := f.Results[0]
 	t := report.Table{Columns: []report.Column{{Head: "policy", Text: true}, {Head: "seeds"}}}
 	t.Columns = append(t.Columns, first.AllocatedPercent.columns("allocated %")...)
+	if f.Bound != nil {
+		t.Columns = append(t.Columns, report.Column{Head: "at most %"}, report.Column{Head: "gap"})
+	}
 	t.Columns = append(t.Columns, first.FragmentationPercent.columns("fragmented %")...)
 	if first.SecondsPerRun != nil {
 		t.Columns = append(t.Columns, report.Column{Head: "s per run"})
 	}
 	for _, r := range f.Results {
 		row := append([]string{r.Policy, strconv.Itoa(len(r.Seeds))}, r.AllocatedPercent.cells()...)
+		if f.Bound != nil {
+			row = append(row, f.Bound.Most.String(), strconv.FormatFloat(f.Bound.Gap.Mean, 'f', 2, 64))
+		}
 		row = append(row, r.FragmentationPercent.cells()...)
 		if r.SecondsPerRun != nil {
 			row = append(row, strconv.FormatFloat(*r.SecondsPerRun, 'f', 2, 64))
