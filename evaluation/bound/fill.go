@@ -72,7 +72,7 @@ func Fill(nodes []*vgpu.Node, pods []vgpu.Request) (Bound, error) {
 	}
 	m := newMaster(f)
 	most, cut := m.generate()
-	feasible := f.round(m.solution())
+	feasible := f.round(m.solution()).value
 	b := Bound{Most: percent(most, f.capacity), Feasible: percent(feasible, f.capacity), Cut: cut}
 	b.Most = max(b.Most, b.Feasible) // apart by rounding errors
 	b.Gap = b.Most - b.Feasible

@@ -236,7 +236,7 @@ func TestAboveEveryPolicy(t *testing.T) {
 // TestTwin compares with the best of all plans, found by trying each: the bound is not below it, and the plan not above.
 func TestTwin(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		nodes, arrived := drawFill(t, 3, 2, 6)
+		nodes, arrived := drawFill(t, 3, 2, 5)
 		b, err := bound.Fill(nodes, arrived)
 		if err != nil {
 			t.Fatal(err)

@@ -27,9 +27,9 @@ type plan struct {
 	value  float64
 }
 
-// round makes a plan of a solution, and returns what it allocates: whole numbers of each pattern, then one of each as far
+// round makes a plan of a solution: whole numbers of each pattern, then one of each as far
 // as there are pods and nodes, then each other pod, the largest ones first, on the node that it leaves fullest.
-func (f *fill) round(solution []used) float64 {
+func (f *fill) round(solution []used) *plan {
 	p := &plan{f: f, left: slices.Clone(f.demand), filled: make([]int, len(f.types))}
 	for i := range solution {
 		for range int(solution[i].nodes + 1e-6) {
@@ -48,7 +48,7 @@ func (f *fill) round(solution []used) float64 {
 		}
 	}
 	p.complete()
-	return p.value
+	return p
 }
 
 // fraction is what a number exceeds a whole one by, 0 where only rounding makes the difference.

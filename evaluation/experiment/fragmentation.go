@@ -221,14 +221,19 @@ func (out *Filled) addBounds(bounds []bound.Bound) {
 	if len(bounds) == 0 {
 		return
 	}
-	var most, feasible, gap []float64
-	sum := &results.Bound{}
-	for _, b := range bounds {
-		most, feasible, gap = append(most, b.Most), append(feasible, b.Feasible), append(gap, b.Gap)
-		sum.Cut = sum.Cut || b.Cut
+	spread := func(of func(b bound.Bound) float64) results.Spread {
+		figures := make([]float64, 0, len(bounds))
+		for _, b := range bounds {
+			figures = append(figures, of(b))
+		}
+		return results.SpreadOf(figures)
 	}
-	sum.Most, sum.Feasible, sum.Gap = results.SpreadOf(most), results.SpreadOf(feasible), results.SpreadOf(gap)
-	out.Bound = sum
+	out.Bound = &results.Bound{
+		Most:     spread(func(b bound.Bound) float64 { return b.Most }),
+		Feasible: spread(func(b bound.Bound) float64 { return b.Feasible }),
+		Gap:      spread(func(b bound.Bound) float64 { return b.Gap }),
+		Cut:      slices.ContainsFunc(bounds, func(b bound.Bound) bool { return b.Cut }),
+	}
 }
 
 // loads returns the loads up to a last one, which is among them.
