@@ -57,6 +57,7 @@ type fill struct {
 	demand []int
 	// capacity is that of all devices, in thousandths of a GPU.
 	capacity float64
+	limits   limits
 }
 
 // Fill returns the bound of a cluster of empty nodes for those pods. Nodes have the Room that their pods may use. Each
@@ -83,7 +84,7 @@ func percent(part, of float64) float64 { return 100 * part / of }
 
 // newFill groups nodes and pods that are alike.
 func newFill(nodes []*vgpu.Node, pods []vgpu.Request) (*fill, error) {
-	f := &fill{}
+	f := &fill{limits: usual}
 	var examples []*vgpu.Node
 	known := map[string]int{}
 	for _, n := range nodes {

@@ -72,7 +72,7 @@ func (f *fill) price(t int, kinds []float64, floor float64) priced {
 	if upper <= floor {
 		return priced{upper: upper}
 	}
-	s := search{pricing: p, floor: floor}
+	s := search{pricing: p, floor: floor, limits: f.limits}
 	s.run()
 	out := priced{upper: upper, cut: s.cut}
 	if !s.cut {

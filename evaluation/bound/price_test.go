@@ -7,7 +7,8 @@ import (
 	"pgregory.net/rapid"
 )
 
-// TestPrice compares a pricing with the best of all patterns at random prices, also with a floor above that.
+// TestPrice compares a pricing with the best of all patterns at random prices, also with a floor above that, and with limits
+// that cut the search: then it may miss the best pattern, and its upper value is still not below it.
 func TestPrice(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		n := nodeType{count: 1, devices: rapid.IntRange(1, 3).Draw(t, "devices"), slots: 4}
@@ -28,12 +29,19 @@ func TestPrice(t *testing.T) {
 		}
 		best := bestPattern(&n, kinds, 0, make([]int, n.devices), make([]float64, n.devices), amounts{})
 		floor := best * rapid.SampledFrom([]float64{0, .5, .9, 1, 1.2}).Draw(t, "floor")
-		f := fill{types: []nodeType{n}, demand: make([]int, len(kinds))}
-		got := f.price(0, kinds, floor)
-		if got.cut {
-			t.Fatal("a limit cut the search of a small node")
+		f := fill{types: []nodeType{n}, demand: make([]int, len(kinds)), limits: usual}
+		tight := rapid.Bool().Draw(t, "tight")
+		if tight {
+			f.limits = limits{rapid.IntRange(1, 3).Draw(t, "options"), rapid.IntRange(1, 5).Draw(t, "steps"), 1}
 		}
-		if got.upper < best-1e-6 || got.upper > max(best, floor)+1e-6 {
+		got := f.price(0, kinds, floor)
+		if got.upper < best-1e-6 || got.cut && !tight {
+			t.Fatalf("upper %v, best %v, floor %v, cut %v", got.upper, best, floor, got.cut)
+		}
+		if got.cut {
+			return
+		}
+		if got.upper > max(best, floor)+1e-6 {
 			t.Fatalf("upper %v, best %v, floor %v", got.upper, best, floor)
 		}
 		if found := got.best != nil; found != (best > floor+1e-9) && math.Abs(best-floor) > 1e-6 {

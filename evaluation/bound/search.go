@@ -5,14 +5,16 @@ import (
 	"slices"
 )
 
-// Limits of a search. Larger ones find patterns, or their absence, on harder nodes; the time grows with them.
-const (
-	// maxOptions bounds the ways to fill one device that are tried.
-	maxOptions = 4000
-	// maxSteps bounds the steps for one node, stepsAfter those after the first pattern that gains.
-	maxSteps   = 200000
-	stepsAfter = 4000
-)
+// limits bound a search. Larger ones find patterns, or their absence, on harder nodes; the time grows with them.
+type limits struct {
+	// options bounds the ways to fill one device that are tried.
+	options int
+	// steps bounds the steps for one node, after those that follow the first pattern that gains.
+	steps, after int
+}
+
+// usual limits end no search that matters on openb or on the project's shapes.
+var usual = limits{options: 4000, steps: 200000, after: 4000}
 
 // option is a way to fill one device, or a pod on several.
 type option struct {
@@ -31,13 +33,14 @@ type search struct {
 	options []option
 	chosen  []int
 	best    [][]*item
+	limits  limits
 	steps   int
-	limit   int
+	limit   int // of the steps
 	cut     bool
 }
 
 func (s *search) run() {
-	s.limit = maxSteps
+	s.limit = s.limits.steps
 	s.enumerate()
 	some := s.cut
 	s.cut = false
@@ -66,7 +69,7 @@ func (s *search) enumerate() {
 
 // extend adds the option and those with more items, from order on, that may be worth at least so much.
 func (s *search) extend(order []int, o option, units int, memory, least float64) {
-	if s.cut = s.cut || len(s.options) >= maxOptions; s.cut {
+	if s.cut = s.cut || len(s.options) >= s.limits.options; s.cut {
 		return
 	}
 	if len(o.items) > 0 && o.net > least {
@@ -117,7 +120,7 @@ func (o *option) dominates(other *option) bool {
 func (s *search) descend(from, devices int, gain float64, used amounts) {
 	if gain > s.floor {
 		if s.best == nil {
-			s.limit = min(maxSteps, s.steps+stepsAfter)
+			s.limit = min(s.limits.steps, s.steps+s.limits.after)
 		}
 		s.floor, s.best = gain, s.groups()
 	}
