@@ -4,12 +4,14 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/tandem-gpu/tandem/evaluation/bound"
 	"github.com/tandem-gpu/tandem/evaluation/results"
 	"github.com/tandem-gpu/tandem/evaluation/shapes"
 	"github.com/tandem-gpu/tandem/internal/simulator/report"
 	"github.com/tandem-gpu/tandem/internal/simulator/scenario"
 	"github.com/tandem-gpu/tandem/pkg/placement"
 	"github.com/tandem-gpu/tandem/pkg/sim"
+	"github.com/tandem-gpu/tandem/pkg/vgpu"
 )
 
 // Shapes plays the policies on clusters and workloads that none of them was tuned for. The usual requests are learned
@@ -49,7 +51,11 @@ func (x *Shapes) Run() (*results.Shapes, error) {
 	}
 	out := &results.Shapes{Seeds: x.Seeds}
 	for i, number := range x.Numbers {
-		out.Shapes = append(out.Shapes, x.meansOf(number, figures[i*perShape:(i+1)*perShape]))
+		means := x.meansOf(number, figures[i*perShape:(i+1)*perShape])
+		if err := x.bound(&means); err != nil {
+			return nil, fmt.Errorf("bound shape %d: %w", number, err)
+		}
+		out.Shapes = append(out.Shapes, means)
 	}
 	for _, policy := range x.Policies {
 		out.Results = append(out.Results, regretOf(policy, out.Shapes))
@@ -108,6 +114,32 @@ func (x *Shapes) meansOf(number int, figures []float64) results.ShapeFigures {
 		out.JCT = means
 	}
 	return out
+}
+
+// bound computes what no policy can exceed on a fill, in the mean over the seeds.
+func (x *Shapes) bound(out *results.ShapeFigures) error {
+	if out.Allocated == nil {
+		return nil
+	}
+	s := shapes.Of(out.Number)
+	for _, seed := range x.Seeds {
+		setup, err := s.Setup(seed)
+		if err != nil {
+			return err
+		}
+		pods := make([]vgpu.Request, len(setup.Jobs))
+		for i := range pods {
+			pods[i] = setup.Jobs[i].Request
+		}
+		b, err := bound.Fill(setup.Nodes, pods)
+		if err != nil {
+			return err
+		}
+		out.AtMost += b.Most / float64(len(x.Seeds))
+		out.Gap += b.Gap / float64(len(x.Seeds))
+	}
+	out.AtMost, out.Gap = report.Round(out.AtMost), report.Round(out.Gap)
+	return nil
 }
 
 // regretOf sums up what a policy lost against the best of each shape.

@@ -19,6 +19,11 @@ func TestShapes(t *testing.T) {
 		t.Fatalf("results %+v", out)
 	}
 	worse := func(i int) float64 { return out.Shapes[i].Allocated["bestfit"] - out.Shapes[i].Allocated["spread"] }
+	for i, f := range out.Shapes[:2] {
+		if f.AtMost < f.Allocated["bestfit"] || f.AtMost > 100 || f.Gap < 0 || f.Gap > 5 {
+			t.Errorf("shape %d: at most %v with a gap of %v, bestfit allocates %v", i, f.AtMost, f.Gap, f.Allocated["bestfit"])
+		}
+	}
 	if worse(0) <= 1 || worse(1) <= .1 {
 		t.Fatalf("spread fills as well as bestfit: %+v", out.Shapes)
 	}

@@ -18,7 +18,7 @@ type Config struct {
 	Groups int
 }
 
-// Defaults are fitted on the first part of one trace (decisions/0042).
+// Defaults are fitted on the first part of one trace (decisions/0039).
 func Defaults() Config { return Config{Strength: 8, Memory: 512, Recent: 3, Groups: 4096} }
 
 func (c Config) validate() error {

@@ -22,7 +22,7 @@ import (
 )
 
 // afterPodLeft has a pod tried again when a pod with vGPUs left a node, unless the pod certainly has no room on that node now. Other
-// nodes did not change, so they refuse it as before. The answer is Queue where the plugin is in doubt (decision 0040).
+// nodes did not change, so they refuse it as before. The answer is Queue where the plugin is in doubt (decision 0038).
 func (p *Plugin) afterPodLeft(_ klog.Logger, pod *v1.Pod, old, _ any) (fwk.QueueingHint, error) {
 	former, ok := old.(*v1.Pod)
 	switch {
