@@ -83,14 +83,6 @@ func (d *drawer) kind(s *Shape, slots vgpu.Slots) kind {
 	}
 }
 
-// most returns the largest number of GPUs of a node.
-func (s *Shape) most() (most int) {
-	for _, h := range s.hosts {
-		most = max(most, h.gpus)
-	}
-	return most
-}
-
 func wholeBesideFractions(d *drawer, s *Shape) {
 	s.hosts[0].gpus = 8
 	s.hosts[0].count = max(4, s.hosts[0].count)

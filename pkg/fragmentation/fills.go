@@ -26,8 +26,8 @@ const (
 // Fills says what the usual requests would leave idle of a node if they arrived there, until twice the idle slots have
 // been asked for: the mean over some orders, in which each request comes as often as it is usual. A request that does
 // not fit goes elsewhere. One that fits takes the device with the fewest free slots, of equal ones that with the least
-// free memory. So a node whose CPU, memory and
-// slots go together leaves little; one whose CPU will be used up first leaves its GPUs.
+// free memory. So a node whose CPU, memory and slots go together leaves little; one whose CPU will be used up first
+// leaves its GPUs.
 //
 // The orders are the same for each node, and depend on the mix alone. A Fills is immutable.
 type Fills struct {
