@@ -22,7 +22,8 @@ import (
 )
 
 // afterPodLeft has a pod tried again when a pod with vGPUs left a node, unless the pod certainly has no room on that node now. Other
-// nodes did not change, so they refuse it as before. The answer is Queue where the plugin is in doubt (decision 0038).
+// nodes did not change, so they refuse it as before, unless the pod that left was a member of a gang: the others may be evictable now.
+// The answer is Queue where the plugin is in doubt (decision 0038).
 func (p *Plugin) afterPodLeft(_ klog.Logger, pod *v1.Pod, old, _ any) (fwk.QueueingHint, error) {
 	former, ok := old.(*v1.Pod)
 	switch {
@@ -36,7 +37,7 @@ func (p *Plugin) afterPodLeft(_ klog.Logger, pod *v1.Pod, old, _ any) (fwk.Queue
 		node = former.Status.NominatedNodeName
 	}
 	k := p.pending.kindOf(pod)
-	if node == "" || p.inDoubt(pod, k) {
+	if node == "" || former.Spec.SchedulingGroup != nil || p.state.plannedElsewhere(former) || p.inDoubt(pod, k) {
 		return fwk.Queue, nil
 	}
 	if k.broken || !p.departure.answer(former, k, func() bool { return p.state.mayFit(k, node, former) }) {

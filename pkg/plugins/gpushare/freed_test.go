@@ -264,6 +264,10 @@ func TestDepartureWakesWhoFits(t *testing.T) {
 			t.Errorf("a pod that is %s: %v, %v, want %v", c.what, got, err, c.want)
 		}
 	}
+	member := with(left.DeepCopy(), func(p *v1.Pod) { p.Spec.SchedulingGroup = &v1.PodSchedulingGroup{} })
+	if got, _ := d.plugin.afterPodLeft(d.logger(), wait(pod("eight", 8)), member, nil); got != fwk.Queue {
+		t.Errorf("after a member of a group left, whose other members may be evictable now: %v", got)
+	}
 	d.plugin.Release(kube.UIDOf(kept))
 	next := pod("next", 3)
 	if err := d.indexer.Add(next); err != nil {
