@@ -95,6 +95,27 @@ func TestFillsTwinProperty(t *testing.T) {
 	})
 }
 
+// TestFillsAlike: nodes of like devices are filled as the twin fills them, whatever is left of their devices.
+func TestFillsAlike(t *testing.T) {
+	tests := []struct{ name, node, mix string }{
+		{"whole devices leave nothing of themselves", "n1: g0 A100 [a:6] | g1 A100 [b:6] | g2 A100 | g3 A100 | g4 A100", "slots=30 weight=1\nslots=5 weight=1"},
+		{"the device with the fewest free slots, again and again", "n1: g0 A100 [a:6] | g1 A100", "slots=7 weight=1\nslots=3 weight=1\nslots=4 weight=1"},
+		{"rests of many sizes", "n1: g0 A100 [a:5] | g1 A100 [b:3] | g2 A100 | g3 A100 [c:1]", "slots=4 weight=2\nslots=3 weight=2\nslots=1 weight=1"},
+	}
+	for _, tc := range tests {
+		n, f, sum := drawn(t, tc.node), fragmentation.NewFills(mixOf(t, tc.mix)), int64(0)
+		for _, order := range f.Orders() {
+			left := freeOf(n)
+			fillTwin(f.Mix(), n, left, order)
+			sum += fragmentation.Idle(n, left)
+		}
+		want := sum / int64(len(f.Orders())) * f.Mix().Weight()
+		if got := f.Of(n, freeOf(n), n.Room()).Unfilled; got != want {
+			t.Errorf("%s: unfilled %d, the twin says %d", tc.name, got, want)
+		}
+	}
+}
+
 func sameShape(n *vgpu.Node) bool {
 	return !slices.ContainsFunc(n.Devices(), func(d vgpu.Device) bool { return d.Shape() != n.Devices()[0].Shape() })
 }
@@ -192,6 +213,9 @@ func TestUnseen(t *testing.T) {
 		n := drawn(t, tc.node)
 		if got := m.Of(n, freeOf(n), n.Room()); got.Lost != tc.want {
 			t.Errorf("%s: lost %d, want %d", tc.node, got.Lost, tc.want)
+		}
+		if got := m.Typical(99).Of(n, freeOf(n), n.Room()); got.Lost != tc.want {
+			t.Errorf("%s: lost %d by the typical requests, want %d", tc.node, got.Lost, tc.want)
 		}
 		if got := m.WithoutMemory().Of(n, freeOf(n), n.Room()); got.Lost != 0 || m.Lost(n) != 0 {
 			t.Errorf("%s: lost %d without memory and %d by Lost, want 0", tc.node, got.Lost, m.Lost(n))
