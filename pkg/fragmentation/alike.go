@@ -90,23 +90,25 @@ func (a *alike) unfilled(f *Fills) int64 {
 	sum := int64(0)
 	for _, order := range f.of {
 		free := a.free
-		left := a.fill(f.mix, &free, order)
-		if vgpu.WholeGPU%vgpu.MilliGPU(a.slots) == 0 {
-			sum += milli(vgpu.Slots(left), vgpu.Slots(a.slots))
-			continue
-		}
-		for _, k := range free[:a.devices] {
-			sum += milli(vgpu.Slots(k), vgpu.Slots(a.slots))
-		}
+		a.fill(f.mix, &free, order)
+		sum += a.idleMilli(&free)
 	}
 	return sum / orders
 }
 
-// fill takes the requests of an order from what is free, and returns the slots that are left. It is filling.take for
-// such nodes.
-func (a *alike) fill(m *Mix, free *[maxDevices]int32, order []int32) int32 {
+// idleMilli returns the milli-GPU of free slots, rounded down for each device.
+func (a *alike) idleMilli(free *[maxDevices]int32) (sum int64) {
+	for _, k := range free[:a.devices] {
+		sum += milli(vgpu.Slots(k), vgpu.Slots(a.slots))
+	}
+	return sum
+}
+
+// fill takes the requests of an order from what is free. It is filling.take for such nodes.
+func (a *alike) fill(m *Mix, free *[maxDevices]int32, order []int32) {
 	left, room := a.idle, a.room
-	asked := demandOfFill * int64(left)
+	of := vgpu.Slots(a.slots)
+	asked := demandOfFill * a.idleMilli(free)
 	for _, k := range order {
 		if asked <= 0 || left == 0 {
 			break
@@ -116,7 +118,7 @@ func (a *alike) fill(m *Mix, free *[maxDevices]int32, order []int32) int32 {
 			kind = &m.kinds[k]
 			wanted = int64(kind.Slots)
 		}
-		asked -= max(1, wanted)
+		asked -= askedBy(vgpu.Slots(wanted), of)
 		switch {
 		case kind != nil && (kind.MilliCPU > room.MilliCPU || kind.Memory > room.Memory):
 			continue
@@ -129,7 +131,6 @@ func (a *alike) fill(m *Mix, free *[maxDevices]int32, order []int32) int32 {
 			room.Memory -= kind.Memory
 		}
 	}
-	return left
 }
 
 // unseen returns the slots of an unseen request.

@@ -12,9 +12,11 @@ const (
 	orders = 96
 	// orderLength bounds the requests of an order: more never arrive. A node of 8 devices with 10 slots is full before.
 	orderLength = 256
-	// demandOfFill is how many slots the requests of an order ask for, in multiples of the idle ones. With 1.3 the mean
+	// demandOfFill is how much GPU the requests of an order ask for, in multiples of what is idle. With 1.3 the mean
 	// regret on made-up fills was .04 points higher, since few small requests came to fill gaps; 3 and 4 gave the same as 2.
 	demandOfFill = 2
+	// askedWithoutGPU is the milli-GPU as which a request without GPUs counts there, so that the order ends.
+	askedWithoutGPU = 100
 )
 
 // The two kinds of unseen requests in an order, beside the numbers of the mix's kinds.
@@ -23,8 +25,8 @@ const (
 	untouchedNode
 )
 
-// Fills says what the usual requests would leave idle of a node if they arrived there, until twice the idle slots have
-// been asked for: the mean over some orders, in which each request comes as often as it is usual. A request that does
+// Fills says what the usual requests would leave idle of a node if they arrived there, until twice what is
+// idle has been asked for: the mean over some orders, in which each request comes as often as it is usual. A request that does
 // not fit goes elsewhere. One that fits takes the device with the fewest free slots, of equal ones that with the least
 // free memory. So a node whose CPU, memory and slots go together leaves little; one whose CPU will be used up first
 // leaves its GPUs.
@@ -116,23 +118,25 @@ type filling struct {
 
 // take fills the node with an order of requests.
 func (f *filling) take(order []int32) {
-	idle := vgpu.Slots(0)
-	for i := range f.free {
-		idle += max(0, f.free[i].Slots)
-	}
-	asked := demandOfFill * idle
+	asked := demandOfFill * Idle(f.n, f.free)
 	for _, k := range order {
-		if asked <= 0 || idle == 0 {
+		if asked <= 0 {
 			return
 		}
-		wanted, taken := f.request(k)
-		asked -= max(1, wanted) // a request without GPUs counts as one slot, so that the order ends
-		idle -= taken
+		asked -= askedBy(f.request(k), f.n.Devices()[0].Slots)
 	}
 }
 
-// request tries one request, and returns the slots that it wants and those that it gets.
-func (f *filling) request(k int32) (wanted, taken vgpu.Slots) {
+// askedBy returns the milli-GPU as which a request counts on devices of a number of slots.
+func askedBy(wanted, of vgpu.Slots) int64 {
+	if wanted == 0 {
+		return askedWithoutGPU
+	}
+	return milli(wanted, of)
+}
+
+// request tries one request, and returns the slots that it wants.
+func (f *filling) request(k int32) vgpu.Slots {
 	switch k {
 	case untouchedDevice:
 		return f.untouched(false)
@@ -140,40 +144,34 @@ func (f *filling) request(k int32) (wanted, taken vgpu.Slots) {
 		return f.untouched(true)
 	}
 	kind := &f.mix.kinds[k]
-	wanted = kind.Slots
-	if kind.MilliCPU > f.room.MilliCPU || kind.Memory > f.room.Memory || wanted > 0 && !f.book(int(k)) {
-		return wanted, 0
+	if kind.MilliCPU > f.room.MilliCPU || kind.Memory > f.room.Memory || kind.Slots > 0 && !f.book(int(k)) {
+		return kind.Slots
 	}
 	f.room.MilliCPU -= kind.MilliCPU
 	f.room.Memory -= kind.Memory
-	return wanted, wanted
+	return kind.Slots
 }
 
-// untouched takes all of a node, or of its first device, that nothing has touched.
-func (f *filling) untouched(all bool) (wanted, taken vgpu.Slots) {
+// untouched takes all of a node, or its first device, if nothing has touched it. It returns the slots of these.
+func (f *filling) untouched(all bool) (wanted vgpu.Slots) {
 	devices := f.n.Devices()
-	for i := range devices {
-		if wanted > 0 && !all {
-			break
-		}
-		if !all && f.free[i].Slots < devices[i].Slots {
-			continue
-		}
+	first := 0
+	for i := len(devices) - 1; i >= 0; i-- {
 		wanted += devices[i].Slots
+		if f.free[i].Slots == devices[i].Slots {
+			first = i
+		}
 	}
 	switch {
-	case !all && wanted == 0:
-		return devices[0].Slots, 0
-	case all && touched(f.n, f.free):
-		return wanted, 0
-	}
-	for i := range devices {
-		if f.free[i].Slots == devices[i].Slots && taken < wanted {
-			taken += devices[i].Slots
-			f.free[i] = vgpu.Use{}
+	case !all:
+		if f.free[first].Slots == devices[first].Slots {
+			f.free[first] = vgpu.Use{}
 		}
+		return devices[first].Slots
+	case !touched(f.n, f.free):
+		clear(f.free)
 	}
-	return wanted, taken
+	return wanted
 }
 
 // fuller reports whether less is free by u than by v: of slots, then of memory.

@@ -122,15 +122,8 @@ func sameShape(n *vgpu.Node) bool {
 
 // fillTwin takes an order of requests from what is free.
 func fillTwin(m *fragmentation.Mix, n *vgpu.Node, free []vgpu.Use, order []int32) {
-	idle := vgpu.Slots(0)
-	for i := range free {
-		idle += max(0, free[i].Slots)
-	}
-	if idle <= 0 {
-		return
-	}
 	room := n.Room()
-	for asked := 2 * idle; len(order) > 0 && asked > 0; order = order[1:] {
+	for asked := 2 * fragmentation.Idle(n, free); len(order) > 0 && asked > 0; order = order[1:] {
 		kind := fragmentation.Kind{}
 		switch order[0] {
 		case fragmentation.UntouchedNode:
@@ -152,7 +145,11 @@ func fillTwin(m *fragmentation.Mix, n *vgpu.Node, free []vgpu.Use, order []int32
 				room = room.Minus(vgpu.Room{MilliCPU: kind.MilliCPU, Memory: kind.Memory})
 			}
 		}
-		asked -= max(1, kind.Slots)
+		if kind.Slots == 0 {
+			asked -= 100
+		} else {
+			asked -= 1000 * int64(kind.Slots) / int64(n.Devices()[0].Slots)
+		}
 	}
 }
 

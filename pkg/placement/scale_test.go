@@ -62,11 +62,12 @@ func where(a *vgpu.Assignment) [][]vgpu.DeviceID {
 	return list
 }
 
-// scaledMix returns the mix with the slots multiplied.
+// scaledMix returns the mix with the slots and the memory of devices multiplied.
 func scaledMix(t *rapid.T, m *fragmentation.Mix, factor int) *fragmentation.Mix {
 	kinds := slices.Clone(m.Kinds())
 	for i := range kinds {
 		kinds[i].Slots *= vgpu.Slots(factor)
+		kinds[i].DeviceMemory *= vgpu.Bytes(factor)
 	}
 	return mixFrom(t, kinds)
 }
