@@ -8,13 +8,13 @@ import (
 )
 
 func TestShapes(t *testing.T) {
-	args := []string{"shapes", "--shapes", "10-13", "--seeds", "1", "--policy", "tandem,fgd,spread"}
+	args := []string{"shapes", "--shapes", "10-11", "--seeds", "1", "--policy", "packed,spread"}
 	golden(t, "shapes.txt", succeed(t, args...))
 	var got results.Shapes
 	if err := json.Unmarshal([]byte(succeed(t, append(args, "--sort", "flows", "-o", "json")...)), &got); err != nil {
 		t.Fatal(err)
 	}
-	if len(got.Shapes) != 2 || got.Shapes[0].Number != 11 || got.Shapes[0].JCT["tandem"] <= 0 || got.Results[0].Fills != nil || got.Results[0].Flows == nil {
+	if len(got.Shapes) != 1 || got.Shapes[0].Number != 11 || got.Shapes[0].JCT["packed"] <= 0 || got.Results[0].Fills != nil || got.Results[0].Flows == nil {
 		t.Errorf("results %+v", got)
 	}
 }
