@@ -2,7 +2,6 @@ package gpushare
 
 import (
 	"context"
-	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -36,8 +35,6 @@ type pending struct {
 	// WorkloadProfiles.
 	all, promised bool
 	profiles      sets.Set[string]
-	// freed are the nodes of which room became free without an event of the framework.
-	freed sets.Set[string]
 }
 
 // waiting is a pod that waits, and why the plugin refused its last attempt: on some node others hold the room, on some a
@@ -47,10 +44,6 @@ type waiting struct {
 	room, promise bool
 	// last is the last attempt, nil before the first.
 	last *attempt
-	// sure: the last attempt ended with the refusals of all nodes.
-	sure bool
-	// read is the kind of the pod.
-	read knownKind
 }
 
 // attempt is how an attempt to place a pod ended. An attempt is immutable.
@@ -100,7 +93,7 @@ func (w *pending) note(pod *v1.Pod, refusals []vgpu.Refusal, last *attempt) {
 		known = &waiting{pod: pod}
 		w.pods[pod.UID] = known
 	}
-	known.last, known.sure = last, true
+	known.last = last
 	if known.room {
 		w.short--
 	}
@@ -157,8 +150,8 @@ func (w *pending) request(note func()) {
 }
 
 // run activates until ctx ends. Where the learner has news for the rule, it activates the pods that a promise keeps
-// waiting once in rulePause. may reports whether a pod may have room on a node.
-func (w *pending) run(ctx context.Context, outdated func() bool, may func(pod *v1.Pod, node string) bool) {
+// waiting once in rulePause.
+func (w *pending) run(ctx context.Context, outdated func() bool) {
 	tick := time.NewTicker(rulePause)
 	defer tick.Stop()
 	for {
@@ -171,7 +164,7 @@ func (w *pending) run(ctx context.Context, outdated func() bool, may func(pod *v
 			}
 			continue
 		case <-w.changed:
-			w.activateRequested(klog.FromContext(ctx), may)
+			w.activateRequested(klog.FromContext(ctx))
 		}
 		select {
 		case <-ctx.Done():
@@ -181,9 +174,8 @@ func (w *pending) run(ctx context.Context, outdated func() bool, may func(pod *v
 	}
 }
 
-func (w *pending) activateRequested(logger klog.Logger, may func(pod *v1.Pod, node string) bool) {
+func (w *pending) activateRequested(logger klog.Logger) {
 	pods := w.takeRequested()
-	maps.Copy(pods, w.takeFreed(may))
 	if len(pods) > 0 {
 		w.activator.Activate(logger, pods)
 	}

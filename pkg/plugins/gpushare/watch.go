@@ -48,9 +48,6 @@ func (p *Plugin) podEvents(ctx context.Context) cache.ResourceEventHandler {
 				p.arrived(pod)
 			}
 			p.seen(pod)
-			if on := before.Status.NominatedNodeName; on != "" && pod.Spec.NodeName != "" && pod.Spec.NodeName != on {
-				p.pending.activateOn(on) // the nomination kept room there
-			}
 			if pod.Spec.NodeName != "" && before.Annotations[v1alpha1.AnnotationMaxSlowdown] != pod.Annotations[v1alpha1.AnnotationMaxSlowdown] {
 				p.pending.activatePromised()
 			}
