@@ -109,7 +109,7 @@ func TestTight(t *testing.T) {
 	}
 }
 
-// TestUnhealthy counts devices out of order as part of the whole, as the simulator does, and gives them to nobody.
+// TestUnhealthy: an unhealthy device counts as part of the whole, as in the simulator, and no pod gets it.
 func TestUnhealthy(t *testing.T) {
 	devices := []vgpu.Device{{ID: "a", Slots: 10, Healthy: true}, {ID: "b", Index: 1, Slots: 10}}
 	n, err := vgpu.NewNode("n1", devices)
