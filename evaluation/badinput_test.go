@@ -29,6 +29,7 @@ func TestBadInput(t *testing.T) {
 		{"argument of fragmentation", fragmentation("more.csv"), []string{`"more.csv"`, "flags only"}},
 		{"unknown sort of shapes", []string{"shapes", "--sort", "fill"}, []string{`--sort: unknown sort "fill"`, "all, fills, flows"}},
 		{"a shape that is not there", []string{"shapes", "--shapes", "1000001"}, []string{"--shapes: number 1000001", "0 to 1000000"}},
+		{"no number of a shape", []string{"shapes", "--shapes", "x"}, []string{`--shapes: "x"`, "0 to 1000000", "200-399"}},
 		{"no shape of the sort", []string{"shapes", "--shapes", "1", "--sort", "fills"}, []string{"--shapes: 1 has no fills"}},
 		{"shapes by an unknown policy", []string{"shapes", "--policy", "tandom"}, []string{"--policy", "tandom"}},
 		{"argument of shapes", []string{"shapes", "3"}, []string{`"3"`, "flags only"}},

@@ -71,7 +71,7 @@ func shapeNumbers(text, sort string) (numbers []int, err error) {
 	}
 	all, err := scenario.ParseSeeds(text)
 	if err != nil {
-		return nil, fmt.Errorf("flag --shapes: %w", err)
+		return nil, fmt.Errorf("flag --shapes: %q, legal are numbers from 0 to %d and ranges such as 200-399, separated by commas, 10000 in all", text, shapes.MaxNumber)
 	}
 	for _, n := range all {
 		if n < 0 || n > shapes.MaxNumber {

@@ -80,7 +80,7 @@ func (s Shapes) writeBound(w io.Writer) error {
 	if fills == 0 {
 		return nil
 	}
-	_, err := fmt.Fprintf(w, "\nThe best policy of a fill is %.2f points below what no policy can exceed, in the mean; of these up to %.2f are the error of that bound.\n",
+	_, err := fmt.Fprintf(w, "\nOn average the best policy of a fill is %.2f points below the bound that no policy can exceed. The bound may be %.2f points too high.\n",
 		distance/fills, gap/fills)
 	return err
 }
