@@ -9,8 +9,7 @@ import (
 )
 
 // boosting runs a program that fits gradient boosting: it reads rows, targets and rows to predict as JSON, and writes predictions of the
-// latter and of the former. The repository has one, boosting.py, which uses
-// scikit-learn and is no part of the build.
+// latter and of the former. The repository has one, boosting.py, which uses scikit-learn and is no part of the build.
 type boosting struct{ program []string }
 
 type boostingTask struct {
