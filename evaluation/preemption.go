@@ -15,7 +15,7 @@ import (
 
 // preemptionFlags are what preemption takes as text.
 type preemptionFlags struct {
-	pods, nodes            string
+	pods, nodes, prices    string
 	loads, policies, seeds string
 }
 
@@ -87,6 +87,7 @@ func (f *preemptionFlags) flags(c *cobra.Command, p *experiment.Preemption) {
 	flags.DurationVar(&p.Grace, "grace", 30*time.Second, "`time` that an evicted pod takes to leave, 0s or more")
 	flags.DurationVar(&p.Checkpoint, "checkpoint", 0, "`time` of work after which jobs save it, 0s for never")
 	flags.StringVar(&f.policies, "policy", experiment.All, "`names` of policies separated by commas, or all")
+	flags.StringVar(&f.prices, "prices", "", "what harms cost tandem, each as a `time` of one GPU, for example violation=24h,step=1h,broken=1h,serving=24h,victim=1m; others are the scheduler's defaults")
 	flags.StringVar(&f.seeds, "seeds", "1-5", "`seeds` for what is drawn, a run each: single ones and ranges, separated by commas")
 }
 
@@ -102,6 +103,9 @@ func (f *preemptionFlags) parse(p *experiment.Preemption) (err error) {
 	}
 	if f.pods == "" {
 		return errors.New("flag --pods is missing: it names a CSV file")
+	}
+	if p.Prices, err = experiment.ParsePrices(f.prices); err != nil {
+		return fmt.Errorf("flag --prices: %w", err)
 	}
 	if p.Trace, err = measurements.Load(f.pods); err != nil {
 		return fmt.Errorf("flag --pods: %w", err)

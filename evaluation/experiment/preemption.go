@@ -13,6 +13,7 @@ import (
 	"github.com/tandem-gpu/tandem/internal/simulator/csvtable"
 	"github.com/tandem-gpu/tandem/internal/simulator/scenario"
 	"github.com/tandem-gpu/tandem/internal/simulator/traces"
+	"github.com/tandem-gpu/tandem/pkg/preemption"
 	"github.com/tandem-gpu/tandem/pkg/sim"
 )
 
@@ -45,6 +46,8 @@ type Preemption struct {
 	Longest time.Duration
 	// Grace is how long evicted pods stay. Checkpoint is how often jobs save their work, 0 for never.
 	Grace, Checkpoint time.Duration
+	// Prices are those of the policy tandem.
+	Prices preemption.Prices
 	// Policies of sim.PreemptionPolicies, and Seeds: at least one of each.
 	Policies []string
 	Seeds    []int64
@@ -55,7 +58,7 @@ type Preemption struct {
 // preempted is what came of one run.
 type preempted struct {
 	p50, p99, preemptions, perPreemption, lost, violations, fallen, evicted float64
-	others, both, inTree                                                    float64
+	others, both, inTree, least                                             float64
 	audit                                                                   sim.Audit
 	cut                                                                     int
 	left                                                                    int
@@ -133,6 +136,7 @@ func (p *Preemption) play(pool []traces.Job, policy string, load float64, seed i
 	if err != nil {
 		return preempted{}, err
 	}
+	setup.Preemption.Prices = &p.Prices
 	if setup.Preemption.Policy, err = sim.PreemptionByName(policy); err != nil {
 		return preempted{}, err
 	}
@@ -179,6 +183,7 @@ func measurePreemption(setup *sim.Setup, h *sim.History, high int32) preempted {
 			out.both += float64(x.Lost)
 			out.inTree += float64(x.InTreeLost)
 		}
+		out.least += float64(x.LeastLost) / 1000 / 3600
 		out.violations += float64(x.Violations)
 		if x.Cut {
 			out.cut++
@@ -228,6 +233,8 @@ func preemptionResult(policy string, load float64, runs, base []preempted) resul
 	out.LostHours = of(func(i int) float64 { return runs[i].lost })
 	out.LostRatio = of(func(i int) float64 { return runs[i].lost / math.Max(base[i].lost, 1e-9) })
 	out.SameRatio = of(func(i int) float64 { return runs[i].both / math.Max(runs[i].inTree, 1) })
+	out.LeastHours = of(func(i int) float64 { return runs[i].least })
+	out.LeastRatio = of(func(i int) float64 { return runs[i].lost / math.Max(runs[i].least, 1e-9) })
 	out.Violations = of(func(i int) float64 { return runs[i].violations })
 	for i := range runs {
 		a := &runs[i].audit

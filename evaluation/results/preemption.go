@@ -39,6 +39,10 @@ type PreemptionResult struct {
 	// SameRatio compares with the in-tree plugin on the same cluster for the same jobs: the part of its undone work,
 	// over the decisions in which it would evict.
 	SameRatio Spread `json:"lost_ratio_same_decisions"`
+	// LeastHours is the least GPU time that any victims would have lost, decision by decision, on the clusters as they
+	// were; decisions whose search was cut count 0. LeastRatio is LostHours ÷ LeastHours.
+	LeastHours Spread `json:"least_gpu_hours"`
+	LeastRatio Spread `json:"lost_ratio_least"`
 	// Violations of budgets, victims beyond what they allow.
 	Violations Spread `json:"budget_violations"`
 	// Void, Needless and Unlawful as in sim.Audit, Cut the preemptions whose search a bound ended, NeverPlaced the jobs that had
@@ -54,7 +58,7 @@ type PreemptionResult struct {
 func (p Preemption) Table(w io.Writer) error {
 	t := report.Table{Columns: []report.Column{
 		{Head: "load"}, {Head: "policy", Text: true}, {Head: "high p50 s"}, {Head: "high p99 s"}, {Head: "others mean s"},
-		{Head: "preemptions"}, {Head: "victims each"}, {Head: "fallen"}, {Head: "GPU-h lost"}, {Head: "÷ default"}, {Head: "same"}, {Head: "violations"},
+		{Head: "preemptions"}, {Head: "victims each"}, {Head: "fallen"}, {Head: "GPU-h lost"}, {Head: "÷ default"}, {Head: "same"}, {Head: "÷ least"}, {Head: "violations"},
 		{Head: "void"}, {Head: "needless"}, {Head: "unlawful"}, {Head: "cut"}, {Head: "never placed"},
 	}}
 	brief := func(s Spread) string { return fmt.Sprintf("%.1f ± %.1f", s.Mean, s.SD) }
@@ -62,7 +66,7 @@ func (p Preemption) Table(w io.Writer) error {
 		r := &p.Results[i]
 		t.Rows = append(t.Rows, []string{
 			strconv.FormatFloat(r.Load, 'g', -1, 64), r.Policy, brief(r.WaitP50), brief(r.WaitP99), brief(r.WaitOthers),
-			brief(r.Preemptions), r.Victims.String(), brief(r.Fallen), brief(r.LostHours), r.LostRatio.String(), r.SameRatio.String(), brief(r.Violations),
+			brief(r.Preemptions), r.Victims.String(), brief(r.Fallen), brief(r.LostHours), r.LostRatio.String(), r.SameRatio.String(), r.LeastRatio.String(), brief(r.Violations),
 			strconv.Itoa(r.Void), strconv.Itoa(r.Needless), strconv.Itoa(r.Unlawful), strconv.Itoa(r.Cut), strconv.Itoa(r.NeverPlaced),
 		})
 	}

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/tandem-gpu/tandem/pkg/gang"
 	"github.com/tandem-gpu/tandem/pkg/preemption"
@@ -12,15 +13,20 @@ import (
 )
 
 // candidates reads the cost of evictions: a line per budget ("budget web allowed=1"), per gang ("gang job min=2") and
-// per pod. A pod's line has this order: "a priority=10 serving lost=60000 guard=Protected budget=web gang=job leaving
-// stays cpu=2". "job-*" is all pods with assignments whose names start so, node=n1 a pod without devices. Pods that no
+// per pod. A pod's line has this order: "a priority=10 serving slow lost=60000 guard=Protected budget=web gang=job leaving
+// stays cpu=2 never-preempts". A "prices" line: see readPrices. "job-*" is all pods with assignments whose names start so, node=n1 a pod without devices. Pods that no
 // line names have the priority 0 and nothing else, those that stay are none of the candidates.
 func (s *Script) candidates(l *line) (string, error) {
-	s.victims = &preemption.Candidates{}
+	s.victims, s.prices = &preemption.Candidates{}, preemption.Prices{}
 	stay := map[string]bool{}
 	for _, n := range s.cluster.Nodes() {
 		n.Each(func(a *vgpu.Assignment) {
-			s.victims.Pods = append(s.victims.Pods, preemption.Pod{UID: a.UID, Name: a.Pod, Node: n.Name(), Host: s.asked[a.UID], Gang: -1})
+			p := preemption.Pod{UID: a.UID, Name: a.Pod, Node: n.Name(), Host: s.asked[a.UID], Gang: -1}
+			for c := range a.Containers {
+				of := &a.Containers[c]
+				p.Share += vgpu.MilliGPU(of.Share.Slots) * vgpu.WholeGPU * vgpu.MilliGPU(of.Share.Devices) / vgpu.MilliGPU(n.Devices()[n.Index(of.Devices[0])].Slots)
+			}
+			s.victims.Pods = append(s.victims.Pods, p)
 		})
 	}
 	for _, text := range strings.Split(strings.TrimSpace(l.input), "\n") {
@@ -48,6 +54,9 @@ func (s *Script) candidate(words []string, stay map[string]bool) (err error) {
 		}
 		return err
 	}
+	if words[0] == "prices" {
+		return s.readPrices(words[1:])
+	}
 	name, many := strings.CutSuffix(words[0], "*")
 	if i := slices.IndexFunc(words, func(w string) bool { return strings.HasPrefix(w, "node=") }); i > 0 {
 		s.victims.Pods = append(s.victims.Pods, preemption.Pod{UID: vgpu.UID(name), Name: name, Node: words[i][len("node="):], Gang: -1})
@@ -69,12 +78,36 @@ func (s *Script) candidate(words []string, stay map[string]bool) (err error) {
 	return nil
 }
 
-// trait reads one word about a pod.
+// readPrices reads what harms cost, each as a time of one GPU: "prices violation=24h step=1h broken=1h serving=24h
+// victim=1m", or "prices default". Without such a line they cost nothing.
+func (s *Script) readPrices(words []string) error {
+	for _, w := range words {
+		if w == "default" {
+			s.prices = preemption.DefaultPrices()
+			continue
+		}
+		key, value, _ := strings.Cut(w, "=")
+		price, known := map[string]*int64{
+			"violation": &s.prices.Violation, "step": &s.prices.Step, "broken": &s.prices.Broken, "serving": &s.prices.Serving, "victim": &s.prices.Victim,
+		}[key]
+		d, err := time.ParseDuration(value)
+		if !known || err != nil {
+			return fmt.Errorf("unknown price %q", w)
+		}
+		*price = int64(vgpu.WholeGPU) * int64(d/time.Second)
+	}
+	return nil
+}
+
+// trait reads one word about a pod. Lost work is a number of thousandths of a GPU times seconds, or a time of all that
+// the pod has of GPUs.
 func (s *Script) trait(p *preemption.Pod, w string, stay map[string]bool) (err error) {
 	key, value, _ := strings.Cut(w, "=")
 	switch key {
 	case "serving":
 		p.Serving = true
+	case "slow":
+		p.Slow = true
 	case "leaving":
 		p.Leaving = true
 	case "stays":
@@ -84,7 +117,13 @@ func (s *Script) trait(p *preemption.Pod, w string, stay map[string]bool) (err e
 		n, err = strconv.ParseInt(value, 10, 32)
 		p.Priority = int32(n)
 	case "lost":
-		p.Lost, err = strconv.ParseInt(value, 10, 64)
+		if d, wrong := time.ParseDuration(value); wrong == nil && value != "0" {
+			p.Lost = int64(p.Share) * int64(d/time.Second)
+		} else {
+			p.Lost, err = strconv.ParseInt(value, 10, 64)
+		}
+	case "never-preempts":
+		p.NeverPreempts = true
 	case "guard":
 		p.Guard = preemption.Guard(value)
 	case "cpu":
@@ -121,7 +160,7 @@ func (s *Script) preempt(l *line) (string, error) {
 			return "", err
 		}
 	}
-	cfg := preemption.Config{Config: s.gangConfig(l), KeepBudgets: l.keep}
+	cfg := preemption.Config{Config: s.gangConfig(l), KeepBudgets: l.keep, Prices: s.prices}
 	plan, err := preemption.Victims(s.together(), g, s.victims, cfg)
 	if err != nil {
 		return "", err

@@ -54,6 +54,8 @@ type Script struct {
 	avoided []string
 	// victims are the candidates of preemptions, nil before the command candidates.
 	victims *preemption.Candidates
+	// prices are what harms of evictions cost beside the lost work.
+	prices preemption.Prices
 }
 
 // Run runs the scripts below a directory, each as a test of its own.
@@ -100,6 +102,7 @@ func (s *Script) draws(l *line) (string, error) {
 		return "", err
 	}
 	s.cluster, s.asked, s.levels, s.ends, s.avoided, s.victims = c, nil, nil, nil, nil, nil
+	s.prices = preemption.Prices{}
 	return s.draw(l)
 }
 

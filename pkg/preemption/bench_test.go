@@ -78,7 +78,7 @@ func (y *benchCluster) add(n *vgpu.Node, g, devices int, slots vgpu.Slots) *pree
 	p := preemption.Pod{
 		UID: uid, Name: fmt.Sprintf("team/pod-%06d", k), Node: n.Name(), Gang: -1, Priority: int32(y.chance.IntN(3)),
 		Host: vgpu.Room{MilliCPU: 4000, Memory: 16 * vgpu.GiB}, Lost: int64(devices) * int64(slots) * 100 * int64(y.chance.IntN(100_000)),
-		Serving: y.chance.IntN(5) == 0,
+		Serving: y.chance.IntN(5) == 0, Share: vgpu.MilliGPU(devices) * vgpu.MilliGPU(slots) * 100,
 	}
 	if y.chance.IntN(4) == 0 {
 		p.Budgets = []int{y.chance.IntN(len(y.who.Budgets))}
@@ -120,7 +120,9 @@ func BenchmarkVictims(b *testing.B) {
 			b.ReportAllocs()
 			start := cpuTime(b)
 			for b.Loop() {
-				plan, err := preemption.Victims(&y.cluster, want, &y.who, preemption.Config{Config: gang.Config{Policy: policy}})
+				plan, err := preemption.Victims(&y.cluster, want, &y.who, preemption.Config{
+					Config: gang.Config{Policy: policy}, Prices: preemption.DefaultPrices(),
+				})
 				if err != nil || plan.Refused != nil {
 					b.Fatal(err, plan.Refused)
 				}

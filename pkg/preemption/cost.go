@@ -2,54 +2,77 @@ package preemption
 
 import (
 	"cmp"
+	"fmt"
 	"slices"
 	"strings"
 
+	"github.com/tandem-gpu/tandem/pkg/gang"
 	"github.com/tandem-gpu/tandem/pkg/vgpu"
 )
 
-// Compare orders costs by their fields, from the first to the last: −1 where c is cheaper. An empty victim set is the
-// cheapest.
+// Compare orders costs: −1 where c is cheaper. Slow victims count first, since the preemptor gets their room too late.
+// Then the price counts. Of sets of one price the one with fewer victims is cheaper, so that each further victim makes
+// a set dearer. An empty victim set is the cheapest.
 func (c Cost) Compare(o Cost) int {
-	return cmp.Or(
-		cmp.Compare(c.Slow, o.Slow),
-		cmp.Compare(c.Violations, o.Violations),
-		cmp.Compare(min(1, c.Victims), min(1, o.Victims)),
-		cmp.Compare(c.Priority, o.Priority),
-		after(c.ServesHighest, o.ServesHighest),
-		cmp.Compare(c.Serving, o.Serving),
-		after(c.Beyond, o.Beyond),
-		cmp.Compare(c.Broken, o.Broken),
-		cmp.Compare(c.Lost, o.Lost),
-		cmp.Compare(c.Victims, o.Victims),
-	)
+	return cmp.Or(cmp.Compare(c.Slow, o.Slow), cmp.Compare(c.Price, o.Price), cmp.Compare(c.Victims, o.Victims))
 }
 
-// after orders false before true.
-func after(a, b bool) int {
-	switch {
-	case a == b:
-		return 0
-	case a:
-		return 1
-	}
-	return -1
-}
-
-// addPod adds a pod, without its budgets and its gang.
-func (c *Cost) addPod(p *Pod) {
-	if c.Victims == 0 || p.Priority > c.Priority {
-		c.Priority, c.ServesHighest = p.Priority, false
-	}
-	c.ServesHighest = c.ServesHighest || p.Serving && p.Priority == c.Priority
-	if p.Serving {
+// addPod adds a candidate, without its budgets and its gang.
+func (c *Cost) addPod(q *question, p int32) {
+	v := &q.candidates.Pods[p]
+	if v.Serving {
 		c.Serving++
 	}
-	if p.Slow {
+	if v.Slow {
 		c.Slow++
 	}
-	c.Lost = vgpu.Sum(c.Lost, p.Lost)
+	of := &q.prices[p]
+	c.Steps += int(of.steps)
+	c.Lost = vgpu.Sum(c.Lost, v.Lost)
+	c.Returns = vgpu.Sum(c.Returns, of.returns)
 	c.Victims++
+	c.Price = vgpu.Sum(c.Price, of.price)
+}
+
+// addViolation adds a victim beyond what a budget allows.
+func (c *Cost) addViolation(q *question) {
+	c.Violations++
+	c.Price = vgpu.Sum(c.Price, q.cfg.Prices.Violation)
+}
+
+// addBroken adds a gang that leaves as a whole, without its pods.
+func (c *Cost) addBroken(q *question) {
+	c.Broken++
+	c.Price = vgpu.Sum(c.Price, q.cfg.Prices.Broken)
+}
+
+// Costs returns a function that adds up the cost of units for a preemptor, as Victims does. The arguments are those of
+// Victims. An error means broken input.
+func Costs(c *gang.Cluster, want *gang.Group, candidates *Candidates, cfg Config) (func(units []Unit) Cost, error) {
+	if err := validate(c, want, candidates, cfg); err != nil {
+		return nil, fmt.Errorf("price victims for %s: %w", want.Name, err)
+	}
+	q := newQuestion(c, want, candidates, cfg)
+	return q.costOf, nil
+}
+
+// costOf adds up the cost of units.
+func (q *question) costOf(units []Unit) (cost Cost) {
+	counted := make([]int, len(q.candidates.Budgets))
+	for i := range units {
+		if units[i].Kind == Whole {
+			cost.addBroken(q)
+		}
+		for _, p := range units[i].Pods {
+			cost.addPod(q, int32(p))
+			for _, b := range q.candidates.Pods[p].Budgets {
+				if counted[b]++; counted[b] > q.candidates.Budgets[b].Allowed {
+					cost.addViolation(q)
+				}
+			}
+		}
+	}
+	return cost
 }
 
 // compareUnits orders sets of units of the same cost by the names of the units.

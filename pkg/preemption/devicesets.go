@@ -12,7 +12,7 @@ type deviceSets struct {
 	search *nodeSearch
 	// list has the devices that the preemptor needs empty.
 	list []clearing
-	// own[at] lists what the devices from at on cost by themselves, the least first. Only pods of no gang that use no
+	// own[at] lists the prices of the devices from at on by themselves, the least first. Only pods of no gang that use no
 	// other device count.
 	own [][]int64
 	// over counts the steps beyond the bound.
@@ -23,7 +23,7 @@ type deviceSets struct {
 type clearing struct {
 	device int
 	lone   Cost
-	// own is the work of the device's own pods, which use no other device.
+	// own is the price of the device's own pods, which use no other device.
 	own int64
 }
 
@@ -49,14 +49,14 @@ func (s *deviceSets) solve(i int, share *vgpu.Share) {
 	s.searchFrom(0, need)
 }
 
-// ownOf adds up the lost work of pods of no gang that use one device only.
-func (s *deviceSets) ownOf(device int) (lost int64) {
+// ownOf adds up the prices of pods of no gang that use one device only.
+func (s *deviceSets) ownOf(device int) (price int64) {
 	for _, t := range s.search.node.podUses {
 		if p := &s.search.q.candidates.Pods[t.pod]; t.device == device && t.only && p.Gang < 0 {
-			lost = vgpu.Sum(lost, p.Lost)
+			price = vgpu.Sum(price, s.search.q.prices[t.pod].price)
 		}
 	}
-	return lost
+	return price
 }
 
 // rank computes own.
@@ -66,15 +66,15 @@ func (s *deviceSets) rank() {
 	}
 	s.own[len(s.list)] = s.own[len(s.list)][:0]
 	for at := len(s.list) - 1; at >= 0; at-- {
-		lost := s.list[at].own
-		k, _ := slices.BinarySearch(s.own[at+1], lost)
-		s.own[at] = append(append(append(s.own[at][:0], s.own[at+1][:k]...), lost), s.own[at+1][k:]...)
+		own := s.list[at].own
+		k, _ := slices.BinarySearch(s.own[at+1], own)
+		s.own[at] = append(append(append(s.own[at][:0], s.own[at+1][:k]...), own), s.own[at+1][k:]...)
 	}
 }
 
 // costsMore reports whether clearing `more` devices from at on costs more than the best set. The most expensive of them
-// costs at least as much alone as list[at+more-1]. Together they lose at least the least sum of what devices lose by
-// themselves.
+// costs at least as much alone as list[at+more-1]. Together they cost at least the least sum of what devices cost
+// by themselves.
 func (s *deviceSets) costsMore(at, more int) bool {
 	best := s.search.best
 	if best == nil {
@@ -84,8 +84,8 @@ func (s *deviceSets) costsMore(at, more int) bool {
 		return true
 	}
 	least := s.search.victims.cost
-	for _, lost := range s.own[at][:more] {
-		least.Lost = vgpu.Sum(least.Lost, lost)
+	for _, own := range s.own[at][:more] {
+		least.Price = vgpu.Sum(least.Price, own)
 	}
 	return least.Compare(best.cost) > 0
 }

@@ -48,8 +48,9 @@ func BenchmarkGang(b *testing.B) {
 			b.ReportAllocs()
 			start := cpuTime(b)
 			var plan preemption.Plan
+			cfg := preemption.Config{Config: gang.Config{Policy: policy}, Prices: preemption.DefaultPrices()}
 			for b.Loop() {
-				if plan, err = preemption.Victims(&y.cluster, want, &y.who, preemption.Config{Config: gang.Config{Policy: policy}}); err != nil || plan.Places == nil {
+				if plan, err = preemption.Victims(&y.cluster, want, &y.who, cfg); err != nil || plan.Places == nil {
 					b.Fatal(err, plan.Refused)
 				}
 			}

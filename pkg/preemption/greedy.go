@@ -71,7 +71,13 @@ func (f *gangSearch) rankRegions(regions []*region) {
 		g.clear()
 	}
 	slices.SortStableFunc(regions, func(a, b *region) int {
-		return cmp.Or(after(a.greedy == nil, b.greedy == nil), a.cost.Compare(b.cost))
+		if (a.greedy == nil) != (b.greedy == nil) {
+			if a.greedy == nil {
+				return 1
+			}
+			return -1
+		}
+		return a.cost.Compare(b.cost)
 	})
 }
 

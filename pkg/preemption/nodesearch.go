@@ -90,6 +90,9 @@ func (h *nodeSearch) leastCost(node int) (least Cost, some bool) {
 		if !h.q.evictable[p] {
 			continue
 		}
+		if some && least.Slow == 0 && h.q.prices[p].price > least.Price {
+			continue // with its budgets and its gang it costs no less
+		}
 		if c := h.q.costAlone(p); !some || c.Compare(least) < 0 {
 			least, some = c, true
 		}

@@ -29,7 +29,7 @@ type Pod struct {
 	Host vgpu.Room
 	// Priority of the pod. Only pods of a lower priority than the preemptor's are victims.
 	Priority int32
-	// Serving: the pod promises an answer within a time. Of pods of one priority these are the last victims.
+	// Serving: the pod promises an answer within a time. Its eviction has a price of its own.
 	Serving bool
 	// Slow: the pod takes longer to end than a preemptor should wait. Its eviction is the last resort, whatever its
 	// priority.
@@ -37,11 +37,16 @@ type Pod struct {
 	// Lost is the work that an eviction of the pod loses, in thousandths of a GPU times seconds: since it started, or
 	// since its last checkpoint. The value is 0 or more.
 	Lost int64
+	// Share is what the pod has of GPUs, over all devices. It evicts as much when it comes back, unless NeverPreempts
+	// says that it evicts no pod.
+	Share         vgpu.MilliGPU
+	NeverPreempts bool
 	// Budgets that count the pod, as indices of Candidates.Budgets.
 	Budgets []int
 	// Guard protects the pod from an eviction; "" for none.
 	Guard Guard
-	// Leaving: the pod is in deletion already. A plan waits for its room at no cost, whatever its priority and guard.
+	// Leaving: the pod is in deletion already, or ends by itself before an eviction would end it. A plan waits for its
+	// room at no cost, whatever its priority and guard.
 	Leaving bool
 	// Gang is the gang of the pod as an index of Candidates.Gangs, −1 for none.
 	Gang int
@@ -93,34 +98,37 @@ type Unit struct {
 	Pods []int
 }
 
-// Cost of a set of units. Sets are ordered by the fields from the first to the last, the smaller the better; the names
-// of the units decide ties. No field grows when a set gets smaller.
+// Cost of a set of units, as Compare orders it; the names of the units decide ties. No field grows when a set gets
+// smaller.
 type Cost struct {
 	// Slow counts the victims that end slowly.
 	Slow int
+	// Price is what the victims cost in all, in thousandths of a GPU times seconds: Lost + Returns + the other fields
+	// times their Prices.
+	Price int64
+	// Lost is the lost work of the victims.
+	Lost int64
+	// Returns is what the victims evict in turn when they come back, by an estimate: the least price of pods of a lower
+	// priority that have as much GPU together, on whatever nodes they are. The estimate takes the cluster as full.
+	Returns int64
 	// Violations adds up, over the budgets, the victims beyond the allowed number of each.
 	Violations int
-	// Priority is the highest priority of a victim. ServesHighest says whether a victim of that priority is serving.
-	Priority      int32
-	ServesHighest bool
-	// Serving counts the victims that are serving.
-	Serving int
-	// Beyond says whether the set evicts anything except surplus members.
-	Beyond bool
+	// Steps adds up, over the victims, how many lower priorities other possible victims have.
+	Steps int
 	// Broken counts the gangs that leave as a whole.
 	Broken int
-	// Lost is the lost work, in thousandths of a GPU times seconds.
-	Lost int64
-	// Victims counts the pods.
-	Victims int
+	// Serving counts the victims that are serving, Victims all of them.
+	Serving, Victims int
 }
 
 // Config holds the settings of Victims.
 type Config struct {
 	// Config says how to place the preemptor.
 	gang.Config
-	// KeepBudgets refuses plans that violate a budget. Without it such plans are the last resort.
+	// KeepBudgets refuses plans that violate a budget. Without it a violation has its price.
 	KeepBudgets bool
+	// Prices are what harms beside the lost work cost. Zero prices count the lost work, and the number of victims.
+	Prices Prices
 	// MaxSteps bounds the sets of units that the search tries for one node or domain; 0 stands for DefaultMaxSteps. A
 	// larger bound may find a cheaper set where many units are alike. The time grows in proportion.
 	MaxSteps int

@@ -94,6 +94,13 @@ func (s *site) legal(t *rapid.T, plan *preemption.Plan) {
 	if cost := s.cost(plan.Evict); plan.Cost != cost {
 		t.Fatalf("evicts %v at %+v, they cost %+v", names(plan.Evict), plan.Cost, cost)
 	}
+	costs, err := preemption.Costs(&s.Cluster, s.want, &s.who, s.cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if cost := costs(plan.Evict); plan.Cost != cost {
+		t.Fatalf("evicts %v at %+v, and Costs says %+v", names(plan.Evict), plan.Cost, cost)
+	}
 	if s.cfg.KeepBudgets && plan.Cost.Violations > 0 {
 		t.Fatalf("violates budgets: %+v", plan.Cost)
 	}
@@ -252,19 +259,24 @@ func (s *site) together(places []vgpu.Assignment) string {
 	return ""
 }
 
-// TestBudgetLaw: where a plan keeps all budgets and evicts no more pods that are slow to end, a plan that may violate budgets does
-// not. Slow victims come last, whatever the budgets: the room that they leave may come too late.
+// TestBudgetLaw: a plan that may violate budgets costs no more than one that keeps them. Where a violation costs more
+// than all else together, it violates none that the other keeps, unless that spares pods that are slow to end: the room
+// that they leave may come too late.
 func TestBudgetLaw(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		s := randomSite(t, small, rapid.Bool().Draw(t, "gang"))
+		high := rapid.Bool().Draw(t, "high price")
+		if high {
+			s.cfg.Prices.Violation = preemption.MaxPrice
+		}
 		s.cfg.KeepBudgets = true
 		strict := mustPlan(t, s)
 		s.cfg.KeepBudgets = false
 		free := mustPlan(t, s)
-		if strict.Places != nil && free.Cost.Slow > strict.Cost.Slow {
-			t.Fatalf("evicts %v at %+v, and could spare slow pods by %v", names(free.Evict), free.Cost, names(strict.Evict))
+		if strict.Places != nil && free.Cost.Compare(strict.Cost) > 0 {
+			t.Fatalf("evicts %v at %+v, and could evict %v at %+v", names(free.Evict), free.Cost, names(strict.Evict), strict.Cost)
 		}
-		if strict.Places != nil && free.Cost.Slow == strict.Cost.Slow && (free.Cost != strict.Cost || free.Cost.Violations > 0) {
+		if high && strict.Places != nil && free.Cost.Slow == strict.Cost.Slow && (free.Cost != strict.Cost || free.Cost.Violations > 0) {
 			t.Fatalf("evicts %v at %+v, and could keep budgets by %v", names(free.Evict), free.Cost, names(strict.Evict))
 		}
 		if strict.Places == nil && free.Places != nil && free.Cost.Violations == 0 {

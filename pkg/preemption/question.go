@@ -25,6 +25,8 @@ type question struct {
 	// evictable says of each candidate whether it can be a victim, by itself or with its gang. Leaving pods cannot.
 	evictable []bool
 	gangs     []gangState
+	// prices are what each evictable candidate costs, without its budgets and its gang.
+	prices []podPrice
 	// placed lists the candidates node by node: those of node i are placed[from[i]:from[i+1]]. See podsOn.
 	placed, from []int32
 	sorted       []bool
@@ -55,6 +57,7 @@ func newQuestion(c *gang.Cluster, g *gang.Group, candidates *Candidates, cfg Con
 	q.groupByNode()
 	q.removeLeaving()
 	q.markEvictable()
+	q.priceCandidates()
 	return q
 }
 
@@ -63,6 +66,7 @@ func (q *question) withTerms(t terms) *question {
 	o := *q
 	o.terms, o.stats, o.scratch = t, &Stats{}, nil
 	o.markEvictable()
+	o.priceCandidates()
 	return &o
 }
 

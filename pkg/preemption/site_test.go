@@ -117,7 +117,15 @@ func randomConfig(t *rapid.T) preemption.Config {
 		m.Coefficients = []float64{1, .2}
 		p = p.Among(&placement.Neighbours{Model: m, Tenant: workloads, Weights: placement.EvenWeights})
 	}
-	return preemption.Config{Config: gang.Config{Policy: p}, KeepBudgets: oneIn(t, "keep budgets", 3)}
+	return preemption.Config{Config: gang.Config{Policy: p}, KeepBudgets: oneIn(t, "keep budgets", 3), Prices: randomPrices(t)}
+}
+
+// randomPrices draws prices, of which each may decide against the lost work.
+func randomPrices(t *rapid.T) preemption.Prices {
+	price := func(of string) int64 { return pick[int64](t, "price of "+of, 0, 1, 50, 100, 150, 1000, 1_000_000) }
+	return preemption.Prices{
+		Violation: price("a violation"), Step: price("a step"), Broken: price("a broken gang"), Serving: price("a serving pod"), Victim: price("a victim"),
+	}
 }
 
 // workloads by number: 1 uses the whole device, 2 half of it, others a fifth.
@@ -253,7 +261,8 @@ func (s *site) randomCandidate(t *rapid.T, name string) preemption.Pod {
 		UID: vgpu.UID(name), Name: name, Node: pick(t, "node", s.Nodes...).Name(), Gang: -1,
 		Priority: int32(pick(t, "priority", 0, 0, 0, 1, 1, 2, 3)), Serving: oneIn(t, "serving", 4), Slow: oneIn(t, "slow", 6),
 		Lost: pick[int64](t, "lost", 0, 100, 100, 200, 300), Leaving: oneIn(t, "leaving", 10),
-		Host: vgpu.Room{MilliCPU: pick[int64](t, "its cores", 0, 1000, 2000, 4000)},
+		Host:  vgpu.Room{MilliCPU: pick[int64](t, "its cores", 0, 1000, 2000, 4000)},
+		Share: pick(t, "share", vgpu.MilliGPU(0), 100, 300, 1000, 2000), NeverPreempts: oneIn(t, "never preempts", 5),
 	}
 	if s.guards && oneIn(t, "guarded", 3) {
 		p.Guard = pick(t, "guard", preemption.Protected, preemption.TooYoung, preemption.Foreign)

@@ -2,7 +2,6 @@ package preemption_test
 
 import (
 	"cmp"
-	"math"
 	"slices"
 	"strings"
 	"testing"
@@ -70,8 +69,9 @@ func (s *site) choices(lifted bool) []victimSet {
 	for g := range s.who.Gangs {
 		add(s.ofGang(g, lifted))
 	}
+	by := &pricing{s: s, lifted: lifted, price: map[int]int64{}}
 	for i := range all {
-		all[i].cost = s.cost(all[i].units)
+		all[i].cost = s.costBy(by, all[i].units)
 	}
 	slices.SortFunc(all, func(a, b victimSet) int {
 		return cmp.Or(dearer(a.cost, b.cost), slices.Compare(names(a.units), names(b.units)))
@@ -101,13 +101,120 @@ func (s *site) ofGang(g int, lifted bool) [][]preemption.Unit {
 	return options
 }
 
+// evictable reports whether a candidate is in some legal set of units.
+func (s *site) evictable(i int, lifted bool) bool {
+	g := s.who.Pods[i].Gang
+	if !s.may(i, lifted) || g < 0 {
+		return s.may(i, lifted)
+	}
+	for _, units := range s.ofGang(g, lifted) {
+		for u := range units {
+			if slices.Contains(units[u].Pods, i) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// pricing is the twin's prices of candidates. It computes each from the definition, and remembers them.
+type pricing struct {
+	s      *site
+	lifted bool
+	price  map[int]int64
+}
+
+// lower lists the evictable candidates of a lower priority than i.
+func (p *pricing) lower(i int) (list []int) {
+	for o := range p.s.who.Pods {
+		if p.s.evictable(o, p.lifted) && p.s.who.Pods[o].Priority < p.s.who.Pods[i].Priority {
+			list = append(list, o)
+		}
+	}
+	return list
+}
+
+// steps counts the lower priorities.
+func (p *pricing) steps(i int) int {
+	seen := map[int32]bool{}
+	for _, o := range p.lower(i) {
+		seen[p.s.who.Pods[o].Priority] = true
+	}
+	return len(seen)
+}
+
+// returns is the least price of what a candidate evicts when it comes back: whole offers by their price for a
+// thousandth of a GPU, the last one in part.
+func (p *pricing) returns(i int) (price int64) {
+	type offer struct{ rate, share, price int64 }
+	var offers []offer
+	seen := map[int]bool{}
+	total := int64(0)
+	add := func(share, price int64) {
+		if share > 0 {
+			offers = append(offers, offer{price / share, share, price})
+			total += share
+		}
+	}
+	for _, o := range p.lower(i) {
+		v := &p.s.who.Pods[o]
+		switch running := p.s.running(v.Gang); {
+		case v.Gang < 0:
+			add(int64(v.Share), p.s.price(p, []preemption.Unit{{Kind: preemption.Single, Pods: []int{o}}}))
+		case len(running) > p.s.who.Gangs[v.Gang].MinCount:
+			add(int64(v.Share), p.s.price(p, []preemption.Unit{{Kind: preemption.Surplus, Pods: []int{o}}}))
+		case !seen[v.Gang]:
+			share, below := int64(0), true
+			for _, m := range running {
+				share += int64(p.s.who.Pods[m].Share)
+				below = below && p.s.who.Pods[m].Priority < p.s.who.Pods[i].Priority
+			}
+			if seen[v.Gang] = true; below {
+				add(share, p.s.price(p, []preemption.Unit{{Kind: preemption.Whole, Pods: running}}))
+			}
+		}
+	}
+	left := int64(p.s.who.Pods[i].Share)
+	if p.s.who.Pods[i].NeverPreempts || left > total {
+		return 0
+	}
+	slices.SortFunc(offers, func(a, b offer) int {
+		return cmp.Or(cmp.Compare(a.rate, b.rate), cmp.Compare(a.share, b.share), cmp.Compare(a.price, b.price))
+	})
+	for _, o := range offers {
+		if o.share >= left {
+			return price + o.rate*left
+		}
+		price, left = price+o.price, left-o.share
+	}
+	return price
+}
+
+// ofPod is what one victim costs without budgets and gangs.
+func (p *pricing) ofPod(i int) int64 {
+	if price, known := p.price[i]; known {
+		return price
+	}
+	v, prices := &p.s.who.Pods[i], &p.s.cfg.Prices
+	price := v.Lost + p.returns(i) + prices.Victim + int64(p.steps(i))*prices.Step
+	if v.Serving {
+		price += prices.Serving
+	}
+	p.price[i] = price
+	return price
+}
+
+func (s *site) price(p *pricing, units []preemption.Unit) int64 { return s.costBy(p, units).Price }
+
 // cost adds up what Cost says.
 func (s *site) cost(units []preemption.Unit) preemption.Cost {
+	return s.costBy(&pricing{s: s, price: map[int]int64{}}, units)
+}
+
+func (s *site) costBy(by *pricing, units []preemption.Unit) preemption.Cost {
 	var c preemption.Cost
 	counts := make([]int, len(s.who.Budgets))
-	highest := int32(math.MinInt32)
 	for i := range units {
-		c.Beyond = c.Beyond || units[i].Kind != preemption.Surplus
 		if units[i].Kind == preemption.Whole {
 			c.Broken++
 		}
@@ -115,6 +222,9 @@ func (s *site) cost(units []preemption.Unit) preemption.Cost {
 			p := &s.who.Pods[v]
 			c.Victims++
 			c.Lost += p.Lost
+			c.Returns += by.returns(v)
+			c.Steps += by.steps(v)
+			c.Price += by.ofPod(v)
 			for _, b := range p.Budgets {
 				counts[b]++
 			}
@@ -124,36 +234,18 @@ func (s *site) cost(units []preemption.Unit) preemption.Cost {
 			if p.Slow {
 				c.Slow++
 			}
-			if p.Priority > highest {
-				highest, c.ServesHighest = p.Priority, false
-			}
-			c.ServesHighest = c.ServesHighest || p.Priority == highest && p.Serving
 		}
-	}
-	if c.Victims > 0 {
-		c.Priority = highest
 	}
 	for b, n := range counts {
 		c.Violations += max(0, n-s.who.Budgets[b].Allowed)
 	}
+	c.Price += int64(c.Broken)*s.cfg.Prices.Broken + int64(c.Violations)*s.cfg.Prices.Violation
 	return c
 }
 
-// dearer compares costs by the order of their fields; an empty set is the cheapest.
+// dearer compares costs: late room, then the price, then the number of victims.
 func dearer(a, b preemption.Cost) int {
-	truth := map[bool]int{true: 1}
-	return cmp.Or(
-		cmp.Compare(a.Slow, b.Slow),
-		cmp.Compare(a.Violations, b.Violations),
-		cmp.Compare(min(1, a.Victims), min(1, b.Victims)),
-		cmp.Compare(a.Priority, b.Priority),
-		cmp.Compare(truth[a.ServesHighest], truth[b.ServesHighest]),
-		cmp.Compare(a.Serving, b.Serving),
-		cmp.Compare(truth[a.Beyond], truth[b.Beyond]),
-		cmp.Compare(a.Broken, b.Broken),
-		cmp.Compare(a.Lost, b.Lost),
-		cmp.Compare(a.Victims, b.Victims),
-	)
+	return cmp.Or(cmp.Compare(a.Slow, b.Slow), cmp.Compare(a.Price, b.Price), cmp.Compare(a.Victims, b.Victims))
 }
 
 // cheapest returns the first of the sets that makes room, nil where none does.

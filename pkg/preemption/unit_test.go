@@ -26,6 +26,7 @@ func randomCandidates(t *rapid.T) *question {
 		p := Pod{
 			UID: vgpu.UID(fmt.Sprint(i)), Name: fmt.Sprint("pod-", i), Gang: number("gang", -1, len(candidates.Gangs)-1),
 			Priority: int32(number("priority", -3, 3)), Serving: rapid.Bool().Draw(t, "serving"), Slow: rapid.Bool().Draw(t, "slow"), Lost: int64(number("lost", 0, 9)),
+			Share:   vgpu.MilliGPU(100 * number("share", 0, 20)),
 			Leaving: number("leaving", 0, 9) == 0,
 		}
 		if number("guard", 0, 9) == 0 {
@@ -39,7 +40,13 @@ func randomCandidates(t *rapid.T) *question {
 		candidates.Pods = append(candidates.Pods, p)
 	}
 	want := &gang.Group{Members: []gang.Member{{Request: vgpu.Request{UID: "new", Priority: 3}}}}
-	return newQuestion(&gang.Cluster{}, want, candidates, Config{KeepBudgets: rapid.Bool().Draw(t, "keep budgets")})
+	return newQuestion(&gang.Cluster{}, want, candidates, Config{
+		KeepBudgets: rapid.Bool().Draw(t, "keep budgets"),
+		Prices: Prices{
+			Violation: int64(number("violation", 0, 9)), Step: int64(number("step", 0, 9)), Broken: int64(number("broken", 0, 9)),
+			Serving: int64(number("serves", 0, 9)), Victim: int64(number("victim", 0, 9)),
+		},
+	})
 }
 
 // adding returns the pods that may be added to a set.
@@ -100,25 +107,13 @@ func (s *victimSet) dump() string {
 // recount computes the units from scratch, in another order of additions.
 func (s *victimSet) recount(t *rapid.T) {
 	units := s.units()
-	var cost Cost
-	counts := make([]int, len(s.q.candidates.Budgets))
 	var pods []int32
 	for _, u := range units {
-		cost.Beyond = cost.Beyond || u.Kind != Surplus
-		if u.Kind == Whole {
-			cost.Broken++
-		}
 		for _, p := range u.Pods {
 			pods = append(pods, int32(p))
-			cost.addPod(&s.q.candidates.Pods[p])
-			for _, b := range s.q.candidates.Pods[p].Budgets {
-				if counts[b]++; counts[b] > s.q.candidates.Budgets[b].Allowed {
-					cost.Violations++
-				}
-			}
 		}
 	}
-	if cost != s.cost {
+	if cost := s.q.costOf(units); cost != s.cost {
 		t.Fatalf("units %+v cost %+v, noted %+v", units, cost, s.cost)
 	}
 	if names := s.names(nil); !slices.EqualFunc(names, units, func(name string, u Unit) bool { return name == u.Name }) {
@@ -134,20 +129,15 @@ func (s *victimSet) recount(t *rapid.T) {
 	}
 }
 
-// TestCostOrder: the fields count in their order, and more of each is dearer.
+// TestCostOrder: victims that end slowly come first, then the price, then the number of victims. Nothing else counts.
 func TestCostOrder(t *testing.T) {
 	ascending := []Cost{
 		{},
-		{Victims: 1, Priority: -5},
-		{Victims: 2, Priority: -5},
-		{Victims: 1, Priority: -5, Lost: 1},
-		{Victims: 1, Priority: -5, Broken: 1},
-		{Victims: 1, Priority: -5, Beyond: true},
-		{Victims: 1, Priority: -5, Serving: 1},
-		{Victims: 1, Priority: -5, ServesHighest: true},
-		{Victims: 1, Priority: -4},
-		{Victims: 1, Violations: 1, Priority: -5},
-		{Victims: 1, Slow: 1, Priority: -5},
+		{Victims: 1, Broken: 9, Violations: 9, Serving: 9, Steps: 9, Lost: 9, Returns: 9},
+		{Victims: 2},
+		{Victims: 1, Price: 1},
+		{Victims: 1, Price: 2},
+		{Victims: 1, Slow: 1},
 	}
 	for i := range ascending {
 		for j := range ascending {

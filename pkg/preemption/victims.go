@@ -71,6 +71,9 @@ func validate(c *gang.Cluster, want *gang.Group, candidates *Candidates, cfg Con
 	if cfg.MaxSteps < 0 {
 		return fmt.Errorf("the most steps are %d", cfg.MaxSteps)
 	}
+	if err := cfg.Prices.validate(); err != nil {
+		return err
+	}
 	if err := gang.Validate(c, want, cfg.Config); err != nil {
 		return err
 	}
@@ -84,13 +87,13 @@ func validate(c *gang.Cluster, want *gang.Group, candidates *Candidates, cfg Con
 			return fmt.Errorf("gang %d %s has the min count %d", i, g.Name, g.MinCount)
 		}
 	}
-	seen := make(map[vgpu.UID]bool, len(candidates.Pods))
+	seen := make(map[vgpu.UID]struct{}, len(candidates.Pods))
 	for i := range candidates.Pods {
 		p := &candidates.Pods[i]
-		if err := cmp.Or(p.validate(candidates), duplicate(seen[p.UID])); err != nil {
+		seen[p.UID] = struct{}{}
+		if err := cmp.Or(p.validate(candidates), duplicate(len(seen) == i)); err != nil {
 			return fmt.Errorf("candidate %d %s: %w", i, p.Name, err)
 		}
-		seen[p.UID] = true
 	}
 	return nil
 }
@@ -108,6 +111,9 @@ func duplicate(seen bool) error {
 // it stay within 64 bits for a quarter of a million pods, and saturate beyond that.
 const MaxLost = 1 << 45
 
+// maxShare bounds the share of one pod: a million GPUs.
+const maxShare = 1_000_000 * vgpu.WholeGPU
+
 // validate checks one candidate.
 func (p *Pod) validate(candidates *Candidates) error {
 	switch {
@@ -119,6 +125,8 @@ func (p *Pod) validate(candidates *Candidates) error {
 		return fmt.Errorf("its part of the host is %v", p.Host)
 	case p.Lost < 0 || p.Lost > MaxLost:
 		return fmt.Errorf("the work lost is %d, legal is 0 to %d", p.Lost, int64(MaxLost))
+	case p.Share < 0 || p.Share > maxShare:
+		return fmt.Errorf("its share is %d thousandths of a GPU, legal is 0 to %d", p.Share, maxShare)
 	case p.Gang < -1 || p.Gang >= len(candidates.Gangs):
 		return fmt.Errorf("its gang is %d of %d", p.Gang, len(candidates.Gangs))
 	}

@@ -46,7 +46,6 @@ func (s *victimSet) add(p int32) bool {
 	g := s.q.candidates.Pods[p].Gang
 	switch {
 	case g < 0:
-		s.cost.Beyond = true
 		s.addPod(p)
 	case int(s.surplusEvicted[g]) < s.q.gangs[g].surplus:
 		s.surplusEvicted[g]++
@@ -72,8 +71,7 @@ func (s *victimSet) addAll(pods []int32) bool {
 // addGang evicts the rest of a gang.
 func (s *victimSet) addGang(g int) {
 	s.endedAt[g] = int32(len(s.trail))
-	s.cost.Beyond = true
-	s.cost.Broken++
+	s.cost.addBroken(s.q)
 	for _, p := range s.q.gangs[g].running {
 		if !s.evicted[p] {
 			s.addPod(p)
@@ -87,11 +85,11 @@ func (s *victimSet) addPod(p int32) {
 	s.trail = append(s.trail, p)
 	for _, b := range v.Budgets {
 		if int(s.counted[b]) >= s.q.candidates.Budgets[b].Allowed {
-			s.cost.Violations++
+			s.cost.addViolation(s.q)
 		}
 		s.counted[b]++
 	}
-	s.cost.addPod(v)
+	s.cost.addPod(s.q, p)
 }
 
 // undo returns to an earlier state.
@@ -161,13 +159,13 @@ func (q *question) costAlone(p int32) Cost {
 	if v.Gang >= 0 && q.gangs[v.Gang].surplus == 0 {
 		return q.costOfGang(v.Gang)
 	}
-	cost := Cost{Beyond: v.Gang < 0}
+	var cost Cost
 	for _, b := range v.Budgets {
 		if q.candidates.Budgets[b].Allowed < 1 {
-			cost.Violations++
+			cost.addViolation(q)
 		}
 	}
-	cost.addPod(v)
+	cost.addPod(q, p)
 	return cost
 }
 

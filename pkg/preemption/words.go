@@ -4,10 +4,12 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
+
+	"github.com/tandem-gpu/tandem/pkg/vgpu"
 )
 
-// Words describes what a plan does, for events: "evicts 2 pods: team/a-0, team/b-1 (surplus of team/b)"; "evicts no
-// pod, waits for team/c to leave". The candidates must be those of the plan. For a refused plan it is the text of the
+// Words describes what a plan does, for events: "evicts 2 pods: team/a-0, team/b-1 (surplus of team/b); costs 1.5
+// GPU-hours, of which lost work is 30 GPU-minutes"; "evicts no pod, waits for team/c to leave". The candidates must be those of the plan. For a refused plan it is the text of the
 // refusal.
 func (p *Plan) Words(candidates *Candidates) string {
 	switch {
@@ -27,7 +29,38 @@ func (p *Plan) Words(candidates *Candidates) string {
 		}
 		text += ", waits for " + firstNames(names) + " to leave"
 	}
-	return text
+	return text + p.Cost.words()
+}
+
+// words says what a plan costs, nothing below a second of a GPU.
+func (c *Cost) words() string {
+	price, lost := work(c.Price), work(c.Lost)
+	switch {
+	case c.Price < int64(vgpu.WholeGPU):
+		return ""
+	case c.Lost < int64(vgpu.WholeGPU) || lost == price:
+		return "; costs " + price
+	}
+	return "; costs " + price + ", of which lost work is " + lost
+}
+
+// work describes an amount of work in thousandths of a GPU times seconds: "1.5 GPU-hours", "30 GPU-minutes", "12
+// GPU-seconds".
+func work(amount int64) string {
+	for _, unit := range []struct {
+		name string
+		of   int64
+	}{{"hour", GPUHour}, {"minute", GPUHour / 60}, {"second", int64(vgpu.WholeGPU)}} {
+		if amount < unit.of {
+			continue
+		}
+		text := strings.TrimSuffix(strconv.FormatFloat(float64(amount)/float64(unit.of), 'f', 1, 64), ".0") + " GPU-" + unit.name
+		if strings.HasPrefix(text, "1 ") {
+			return text
+		}
+		return text + "s"
+	}
+	return "nothing"
 }
 
 // count writes a number of pods.

@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"slices"
 	"time"
 
 	"github.com/tandem-gpu/tandem/pkg/gang"
@@ -30,17 +31,8 @@ func (e *engine) decide(job int, c *candidates) (*decision, error) {
 	if e.setup.Preemption.Policy == PreemptInTree {
 		return e.decideInTree(job, c)
 	}
-	cluster, want := &gang.Cluster{Nodes: c.nodes}, &gang.Group{MinCount: 1}
-	if g := e.history.groupOf[job]; g != nil {
-		cluster, want = g.on(e.cluster), e.wanted(g)
-	} else {
-		r := e.request(job)
-		want.Name, want.Members = r.Pod, []gang.Member{{Request: r}}
-	}
-	plan, err := preemption.Victims(cluster, want, &c.Candidates, preemption.Config{
-		Config: e.gangConfig(true), KeepBudgets: e.setup.Preemption.KeepBudgets, MaxSteps: e.setup.Preemption.MaxSteps,
-		SkipExplanation: true,
-	})
+	cluster, want := e.question(job, c)
+	plan, err := preemption.Victims(cluster, want, &c.Candidates, e.preemptionConfig())
 	if err != nil || plan.Places == nil {
 		return nil, err
 	}
@@ -56,6 +48,43 @@ func (e *engine) decide(job int, c *candidates) (*decision, error) {
 	}
 	d.Waits = c.jobsOf(plan.Waits)
 	return d, nil
+}
+
+// question returns what package preemption is asked for a job, or its gang.
+func (e *engine) question(job int, c *candidates) (*gang.Cluster, *gang.Group) {
+	if g := e.history.groupOf[job]; g != nil {
+		return g.on(e.cluster), e.wanted(g)
+	}
+	r := e.request(job)
+	return &gang.Cluster{Nodes: c.nodes}, &gang.Group{Name: r.Pod, MinCount: 1, Members: []gang.Member{{Request: r}}}
+}
+
+func (e *engine) preemptionConfig() preemption.Config {
+	p := &e.setup.Preemption
+	cfg := preemption.Config{
+		Config: e.gangConfig(true), KeepBudgets: p.KeepBudgets, MaxSteps: p.MaxSteps, Prices: preemption.DefaultPrices(), SkipExplanation: true,
+	}
+	if p.Prices != nil {
+		cfg.Prices = *p.Prices
+	}
+	return cfg
+}
+
+// leastLost returns the least work that any victims for a job lose, 0 where the search for them is cut.
+func (e *engine) leastLost(job int, c *candidates) (int64, error) {
+	cluster, want := e.question(job, c)
+	cfg := e.preemptionConfig()
+	cfg.Prices, cfg.KeepBudgets = preemption.Prices{}, false
+	who := c.Candidates
+	who.Pods = slices.Clone(c.Pods)
+	for i := range who.Pods {
+		who.Pods[i].NeverPreempts = true
+	}
+	plan, err := preemption.Victims(cluster, want, &who, cfg)
+	if err != nil || plan.Places == nil || plan.Stats.Cut {
+		return 0, err
+	}
+	return plan.Cost.Lost, nil
 }
 
 func (c *candidates) jobsOf(pods []int) []int {
@@ -99,7 +128,7 @@ func (e *engine) candidates(below int32, nodes []*vgpu.Node) *candidates {
 		}
 		p := preemption.Pod{
 			UID: o.UID, Name: o.Pod, Node: o.Assignment.Node, Host: j.Request.Host, Priority: j.Request.Priority,
-			Lost: e.wouldLose(job) + e.lead(job), Leaving: e.leaving[job], Gang: -1,
+			Lost: e.wouldLose(job) + e.lead(job), Share: o.Allocated, Leaving: e.leaving[job], Gang: -1,
 		}
 		if g := e.history.groupOf[job]; g != nil {
 			if _, known := gangs[g]; !known {

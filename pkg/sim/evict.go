@@ -34,19 +34,27 @@ func (e *engine) preempt(job int) (bool, error) {
 	delete(e.helpless, e.kinds[job])
 	d.Job, d.At, d.Lost, d.Violations = job, e.sample.At, e.wouldLoseAll(d), e.violations(d.Evicted)
 	if e.setup.Preemption.Compare {
-		other, err := d, error(nil)
-		if e.setup.Preemption.Policy != PreemptInTree {
-			other, err = e.decideInTree(job, c)
-		}
-		if err != nil {
+		if err := e.compare(job, c, d); err != nil {
 			return false, err
-		}
-		d.InTreeLost = -1
-		if other != nil && other.Victims() > 0 {
-			d.InTreeLost = e.wouldLoseAll(other)
 		}
 	}
 	return e.execute(d)
+}
+
+// compare notes what others would have lost for a job.
+func (e *engine) compare(job int, c *candidates, d *decision) (err error) {
+	other := d
+	if e.setup.Preemption.Policy != PreemptInTree {
+		if other, err = e.decideInTree(job, c); err != nil {
+			return err
+		}
+	}
+	d.InTreeLost = -1
+	if other != nil && other.Victims() > 0 {
+		d.InTreeLost = e.wouldLoseAll(other)
+	}
+	d.LeastLost, err = e.leastLost(job, c)
+	return err
 }
 
 // wouldLoseAll returns the work that a decision undoes.

@@ -5,6 +5,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/tandem-gpu/tandem/pkg/preemption"
 )
 
 // PreemptionPolicy chooses the victims for a pod, or a gang, that finds no room.
@@ -51,7 +53,10 @@ type PreemptionConfig struct {
 	// KeepBudgets and MaxSteps as in preemption.Config; the in-tree plugin knows neither.
 	KeepBudgets bool
 	MaxSteps    int
-	// Compare notes with each preemption what PreemptInTree would have undone: see Preemption.InTreeLost.
+	// Prices are those of PreemptTandem; nil stands for preemption.DefaultPrices.
+	Prices *preemption.Prices
+	// Compare notes with each preemption what PreemptInTree would have undone, and the least that any victims would
+	// lose: see Preemption.InTreeLost and Preemption.LeastLost.
 	Compare bool
 }
 
@@ -85,6 +90,10 @@ type Preemption struct {
 	// InTreeLost is the work that PreemptInTree would have undone on the same cluster for the same preemptor. −1 means
 	// that it would have evicted no pod; the value is 0 without PreemptionConfig.Compare.
 	InTreeLost int64
+	// LeastLost is the least work that victims lose which make room for the preemptor on the same cluster, whatever else
+	// they cost. Where a bound cut the search for them it is 0, so that it bounds the lost work from below in any case.
+	// The value is 0 without PreemptionConfig.Compare.
+	LeastLost int64
 }
 
 // Victims counts the pods that go, those of Fallen included.

@@ -33,6 +33,8 @@ type question struct {
 	pods []*v1.Pod
 	// open are the nodes to choose from: their refusal of the preemptor is one that evictions may change.
 	open []bool
+	// costOf adds up what units cost; reprieve sets it.
+	costOf func([]preemption.Unit) preemption.Cost
 	// isSetAside is true after setAside.
 	isSetAside bool
 }
@@ -73,7 +75,7 @@ func (p *Plugin) question(ctx context.Context, pod *v1.Pod, statuses fwk.NodeToS
 // config returns the configuration of core.
 func (p *Plugin) config(place gang.Config) preemption.Config {
 	return preemption.Config{
-		Config: place, MaxSteps: int(p.args.MaxSteps), KeepBudgets: p.args.PodDisruptionBudgets == config.BudgetsRequired,
+		Config: place, Prices: preemption.DefaultPrices(), MaxSteps: int(p.args.MaxSteps), KeepBudgets: p.args.PodDisruptionBudgets == config.BudgetsRequired,
 	}
 }
 

@@ -23,6 +23,14 @@ const maxReprieved = 8
 //
 // Greedy: none of the units could stay, but fewer or cheaper ones may do.
 func (p *Plugin) reprieve(ctx context.Context, cs fwk.CycleState, q *question, nodes []int) *preemption.Plan {
+	if len(nodes) == 0 {
+		return nil
+	}
+	costOf, err := preemption.Costs(q.cluster, q.group, q.from, q.config)
+	if err != nil {
+		return nil // core has found no fault in the same input before
+	}
+	q.costOf = costOf
 	var best *preemption.Plan
 	for _, at := range nodes[:min(maxReprieved, len(nodes))] {
 		plan := p.reprieveOn(ctx, cs, q, at)
@@ -192,41 +200,4 @@ func (q *question) unitsOf(number int, list []int) []preemption.Unit {
 		units = append(units, preemption.Unit{Kind: preemption.Surplus, Name: q.from.Pods[i].Name, Pods: []int{i}})
 	}
 	return units
-}
-
-// costOf adds up what units cost.
-func (q *question) costOf(units []preemption.Unit) preemption.Cost {
-	cost := preemption.Cost{}
-	used := make([]int, len(q.from.Budgets))
-	for _, u := range units {
-		cost.Beyond = cost.Beyond || u.Kind != preemption.Surplus
-		if u.Kind == preemption.Whole {
-			cost.Broken++
-		}
-		for _, i := range u.Pods {
-			q.addTo(&cost, &q.from.Pods[i], used)
-		}
-	}
-	return cost
-}
-
-// addTo adds one victim to a cost. used counts the victims by budget.
-func (q *question) addTo(cost *preemption.Cost, c *preemption.Pod, used []int) {
-	if cost.Victims == 0 || c.Priority > cost.Priority {
-		cost.Priority, cost.ServesHighest = c.Priority, false
-	}
-	cost.ServesHighest = cost.ServesHighest || c.Serving && c.Priority == cost.Priority
-	if c.Serving {
-		cost.Serving++
-	}
-	if c.Slow {
-		cost.Slow++
-	}
-	cost.Lost = vgpu.Sum(cost.Lost, c.Lost)
-	cost.Victims++
-	for _, b := range c.Budgets {
-		if used[b]++; used[b] > q.from.Budgets[b].Allowed {
-			cost.Violations++
-		}
-	}
 }

@@ -46,16 +46,6 @@ func lost(p preemption.Pod, work int64) preemption.Pod {
 	return p
 }
 
-func serving(p preemption.Pod) preemption.Pod {
-	p.Serving = true
-	return p
-}
-
-func counts(p preemption.Pod, budgets ...int) preemption.Pod {
-	p.Budgets = budgets
-	return p
-}
-
 func TestUnitsOf(t *testing.T) {
 	t.Parallel()
 	gang := func(least int) []preemption.Gang { return []preemption.Gang{{Name: "g", MinCount: least}} }
@@ -97,36 +87,6 @@ func TestUnitsOf(t *testing.T) {
 		}
 		if diff := cmp.Diff(x.waits, waits); diff != "" {
 			t.Errorf("%s: leave (-want +got):\n%s", name, diff)
-		}
-	}
-}
-
-func TestCostOf(t *testing.T) {
-	t.Parallel()
-	q := asked([]preemption.Gang{{Name: "g", MinCount: 2}}, []preemption.Budget{{Name: "none"}, {Name: "one", Allowed: 1}},
-		lost(counts(serving(single(-5)), 0, 1), 3), lost(counts(single(-7), 1), 4), counts(member(0, -9), 1), serving(member(0, -9)))
-	unit := func(kind preemption.Kind, pods ...int) preemption.Unit {
-		return preemption.Unit{Kind: kind, Pods: pods}
-	}
-	for name, x := range map[string]struct {
-		units []preemption.Unit
-		want  preemption.Cost
-	}{
-		"no victims":   {nil, preemption.Cost{}},
-		"below zero":   {[]preemption.Unit{unit(preemption.Single, 1)}, preemption.Cost{Priority: -7, Beyond: true, Lost: 4, Victims: 1}},
-		"surplus":      {[]preemption.Unit{unit(preemption.Surplus, 2)}, preemption.Cost{Priority: -9, Victims: 1}},
-		"a whole gang": {[]preemption.Unit{unit(preemption.Whole, 2, 3)}, preemption.Cost{Priority: -9, ServesHighest: true, Serving: 1, Beyond: true, Broken: 1, Victims: 2}},
-		"all": {
-			[]preemption.Unit{unit(preemption.Whole, 2, 3), unit(preemption.Single, 1), unit(preemption.Single, 0)},
-			preemption.Cost{Violations: 3, Priority: -5, ServesHighest: true, Serving: 2, Beyond: true, Broken: 1, Lost: 7, Victims: 4},
-		},
-		"serving below the highest": {
-			[]preemption.Unit{unit(preemption.Single, 1), unit(preemption.Surplus, 3)},
-			preemption.Cost{Priority: -7, Serving: 1, Beyond: true, Lost: 4, Victims: 2},
-		},
-	} {
-		if diff := cmp.Diff(x.want, q.costOf(x.units)); diff != "" {
-			t.Errorf("%s (-want +got):\n%s", name, diff)
 		}
 	}
 }
