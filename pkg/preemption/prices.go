@@ -36,7 +36,7 @@ const MaxPrice = 10_000 * GPUHour
 
 // DefaultPrices are those of a scheduler without settings. docs/decisions/0041 says where they come from.
 func DefaultPrices() Prices {
-	return Prices{Violation: 24 * GPUHour, Step: GPUHour, Broken: GPUHour, Serving: 24 * GPUHour, Victim: GPUHour / 60}
+	return Prices{Violation: 24 * GPUHour, Step: GPUHour, Broken: GPUHour, Serving: 24 * GPUHour, Victim: GPUHour / 6}
 }
 
 func (p *Prices) validate() error {

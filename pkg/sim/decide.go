@@ -70,8 +70,12 @@ func (e *engine) preemptionConfig() preemption.Config {
 	return cfg
 }
 
-// leastLost returns the least work that any victims for a job lose, 0 where the search for them is cut.
+// leastLost returns the least work that any victims for a job lose, 0 where the search for them is cut, and where
+// nobody compares.
 func (e *engine) leastLost(job int, c *candidates) (int64, error) {
+	if !e.setup.Preemption.Compare {
+		return 0, nil
+	}
 	cluster, want := e.question(job, c)
 	cfg := e.preemptionConfig()
 	cfg.Prices, cfg.KeepBudgets = preemption.Prices{}, false

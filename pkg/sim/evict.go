@@ -23,6 +23,10 @@ func (e *engine) preempt(job int) (bool, error) {
 		return false, nil
 	}
 	c := e.candidates(e.rank(job), nodes)
+	least, err := e.leastLost(job, c) // before the in-tree plugin, which takes its victims out of the candidates
+	if err != nil {
+		return false, err
+	}
 	d, err := e.decide(job, c)
 	if err != nil {
 		return false, err
@@ -33,6 +37,7 @@ func (e *engine) preempt(job int) (bool, error) {
 	}
 	delete(e.helpless, e.kinds[job])
 	d.Job, d.At, d.Lost, d.Violations = job, e.sample.At, e.wouldLoseAll(d), e.violations(d.Evicted)
+	d.LeastLost = least
 	if e.setup.Preemption.Compare {
 		if err := e.compare(job, c, d); err != nil {
 			return false, err
@@ -53,8 +58,7 @@ func (e *engine) compare(job int, c *candidates, d *decision) (err error) {
 	if other != nil && other.Victims() > 0 {
 		d.InTreeLost = e.wouldLoseAll(other)
 	}
-	d.LeastLost, err = e.leastLost(job, c)
-	return err
+	return nil
 }
 
 // wouldLoseAll returns the work that a decision undoes.

@@ -8,6 +8,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
 
+	"github.com/tandem-gpu/tandem/pkg/preemption"
 	"github.com/tandem-gpu/tandem/pkg/sim"
 	"github.com/tandem-gpu/tandem/pkg/vgpu"
 )
@@ -25,6 +26,7 @@ func randomEvictions(t *rapid.T, policies ...sim.PreemptionPolicy) sim.Setup {
 	s.Preemption = sim.PreemptionConfig{
 		Policy: rapid.SampledFrom(policies).Draw(t, "preemption"),
 		Grace:  time.Duration(rapid.SampledFrom([]int{0, 0, 1, 2, 3}).Draw(t, "grace")) * time.Second,
+		Prices: rapid.SampledFrom([]*preemption.Prices{nil, {}, {Step: 500, Violation: 700, Broken: 300}}).Draw(t, "prices"), Compare: rapid.Bool().Draw(t, "compare"),
 	}
 	budgets := []*sim.Budget{nil, nil, {Name: "b0"}, {Name: "b1", MaxUnavailable: 1}}
 	like := map[*sim.Gang]*sim.Job{}
@@ -231,6 +233,12 @@ func checkDecisions(t *rapid.T, s *sim.Setup, h *sim.History, seen map[string]in
 		seen["waits"] += len(x.Waits)
 		seen["fallen"] += len(x.Fallen)
 		seen["violations"] += x.Violations
+		if x.LeastLost > 0 {
+			seen["least"]++
+		}
+		if plain(s) && (x.LeastLost > x.Lost || x.InTreeLost > 0 && x.LeastLost > x.InTreeLost) {
+			t.Fatalf("%+v: the least lost work is more than the lost work", *x)
+		}
 		for _, unit := range x.Evicted {
 			own := s.Jobs[unit[0]].Gang
 			switch {

@@ -22,8 +22,8 @@ type Placed struct {
 	Chosen bool
 }
 
-// Candidates returns pods as candidates for an eviction, in the same order, with their budgets. Pods in deletion leave;
-// callers do not pass those that Linger.
+// Candidates returns pods as candidates for an eviction, in the same order, with their budgets. Pods in deletion leave,
+// and so do those that end soon by themselves; callers do not pass those that Linger.
 func Candidates(pods []Placed, pdbs []*policyv1.PodDisruptionBudget, now time.Time) *preemption.Candidates {
 	b := newBudgets(pdbs)
 	c := &preemption.Candidates{Pods: make([]preemption.Pod, len(pods)), Budgets: b.allowances()}
@@ -31,7 +31,7 @@ func Candidates(pods []Placed, pdbs []*policyv1.PodDisruptionBudget, now time.Ti
 		at := &pods[i]
 		c.Pods[i] = at.at(now, at.Share)
 		c.Pods[i].Gang = at.Gang
-		c.Pods[i].Leaving = at.Leaving() || at.Chosen
+		c.Pods[i].Leaving = at.Leaving() || at.Chosen || at.EndsSoon(now)
 		c.Pods[i].Budgets = b.of(at.namespace, at.Pod)
 	}
 	return c

@@ -53,9 +53,9 @@ func TestCandidates(t *testing.T) {
 	)
 	want := &preemption.Candidates{
 		Pods: []preemption.Pod{
-			{UID: "u-train", Name: "ns/train", Node: "n1", Host: vgpu.Room{MilliCPU: 500, Memory: 7}, Priority: -7, Lost: 300 * 3600, Budgets: []int{1}, Gang: 1},
-			{UID: "u-serve", Name: "ns/serve", Node: "n2", Priority: 5, Serving: true, Lost: 1000 * 60, Gang: -1},
-			{UID: "u-leaving", Name: "ns/leaving", Node: "n1", Host: vgpu.Room{MilliCPU: 1}, Lost: 2000 * 60, Budgets: []int{1}, Leaving: true, Gang: 1},
+			{UID: "u-train", Name: "ns/train", Node: "n1", Host: vgpu.Room{MilliCPU: 500, Memory: 7}, Priority: -7, Lost: 300 * 3600, Share: 300, Budgets: []int{1}, Gang: 1},
+			{UID: "u-serve", Name: "ns/serve", Node: "n2", Priority: 5, Serving: true, Lost: 1000 * 60, Share: 1000, Gang: -1},
+			{UID: "u-leaving", Name: "ns/leaving", Node: "n1", Host: vgpu.Room{MilliCPU: 1}, Lost: 2000 * 60, Share: 2000, Budgets: []int{1}, Leaving: true, Gang: 1},
 			{UID: "u-young", Name: "ns/young", Node: "n1", Guard: preemption.TooYoung},
 			{UID: "u-chosen", Name: "ns/chosen", Node: "n3", Priority: 9, Gang: -1, Leaving: true},
 		},
@@ -63,6 +63,11 @@ func TestCandidates(t *testing.T) {
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("candidates (-want +got):\n%s", diff)
+	}
+	never := v1.PreemptNever
+	train.Spec.PreemptionPolicy = &never
+	if got := Candidates([]Placed{g.placed(train, 0)}, nil, noon); !got.Pods[0].NeverPreempts {
+		t.Errorf("a pod with preemptionPolicy Never: %+v", got)
 	}
 	if got := Candidates([]Placed{g.placed(train, 0)}, nil, noon); len(got.Pods[0].Budgets) > 0 || len(got.Budgets) > 0 {
 		t.Errorf("without budgets: %+v", got)

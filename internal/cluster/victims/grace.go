@@ -39,6 +39,15 @@ func (g *Guards) GracePeriod(pod *v1.Pod) (grace time.Duration, cut bool) {
 	return grace, false
 }
 
+// EndsSoon returns when a pod ends by itself, as its activeDeadlineSeconds say, and whether that is within the grace
+// period that an eviction now would give it. The room of such a pod comes about as soon without an eviction. A pod that
+// outlived its end is no such pod.
+func (g *Guards) EndsSoon(pod *v1.Pod, now time.Time) (time.Time, bool) {
+	r := runOf(pod)
+	grace, _ := g.GracePeriod(pod)
+	return r.ends, r.endsWithin(grace, now)
+}
+
 // Lingers reports whether the room of a pod in deletion is uncertain. Such a pod ends later than LeavingWithin, or
 // should have ended by now: its node does not answer or a finalizer keeps it.
 func Lingers(pod *v1.Pod, now time.Time) bool {

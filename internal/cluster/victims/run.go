@@ -19,6 +19,8 @@ type run struct {
 	// zero for none.
 	start, saved time.Time
 	started      bool
+	// ends is when the kubelet ends the pod, zero for never.
+	ends time.Time
 }
 
 func runOf(pod *v1.Pod) run {
@@ -27,7 +29,15 @@ func runOf(pod *v1.Pod) run {
 	if at, ok, err := kube.CheckpointTime(pod); ok && err == nil {
 		r.saved = at
 	}
+	if s := pod.Spec.ActiveDeadlineSeconds; s != nil && r.started && *s >= 0 && *s <= int64(maxRun/time.Second) {
+		r.ends = r.start.Add(time.Duration(*s) * time.Second)
+	}
 	return r
+}
+
+// endsWithin reports whether the pod ends by itself within a time, and at the latest within LeavingWithin.
+func (r *run) endsWithin(grace time.Duration, now time.Time) bool {
+	return !r.ends.IsZero() && !r.ends.Before(now) && r.ends.Sub(now) <= min(grace, LeavingWithin)
 }
 
 // lost returns the work that the pod loses if it ends now. It is the share of GPUs times the whole seconds since the

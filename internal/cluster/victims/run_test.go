@@ -10,6 +10,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/tandem-gpu/tandem/internal/cluster/kube"
+	"github.com/tandem-gpu/tandem/pkg/api/config"
 	"github.com/tandem-gpu/tandem/pkg/vgpu"
 )
 
@@ -133,4 +134,37 @@ func FuzzCheckpointTime(f *testing.F) {
 			t.Fatalf("%q is %v, which is read as %v, %v", raw, at, again, err)
 		}
 	})
+}
+
+// A pod ends soon if the end that its activeDeadlineSeconds give it is ahead, within its grace period and within the
+// longest wait. Then it counts as leaving.
+func TestEndsSoon(t *testing.T) {
+	g := guards(t, config.GPUPreemptArgs{MaximumGracePeriod: metav1.Duration{Duration: 20 * time.Minute}})
+	for name, x := range map[string]struct {
+		deadline, grace int64
+		ran             time.Duration
+		soon            bool
+	}{
+		"in 30s, as long as its grace":   {3600, 30, time.Hour - 30*time.Second, true},
+		"in 31s":                         {3600, 30, time.Hour - 31*time.Second, false},
+		"now":                            {3600, 30, time.Hour, true},
+		"it should have ended":           {3600, 30, time.Hour + time.Second, false},
+		"in 10m, as long as any waits":   {3600, 3600, 50 * time.Minute, true},
+		"in 11m, beyond the longest":     {3600, 3600, 49 * time.Minute, false},
+		"a grace of 0 and an end in 1s":  {3600, 0, time.Hour - time.Second, false},
+		"an end that no clock can write": {1 << 62, 30, time.Hour, false},
+	} {
+		p := ran(x.ran)
+		p.Spec.ActiveDeadlineSeconds, p.Spec.TerminationGracePeriodSeconds = &x.deadline, &x.grace
+		of := g.TraitsOf(p, vgpu.Room{})
+		if got := of.EndsSoon(noon); got != x.soon {
+			t.Errorf("%s: ends soon %v, want %v", name, got, x.soon)
+		}
+		if got := Candidates([]Placed{{Traits: &of, Gang: -1}}, nil, noon).Pods[0].Leaving; got != x.soon {
+			t.Errorf("%s: leaves %v, want %v", name, got, x.soon)
+		}
+	}
+	if _, soon := g.EndsSoon(ran(time.Hour), noon); soon {
+		t.Error("a pod without a deadline ends soon")
+	}
 }

@@ -173,8 +173,24 @@ type GPUPreemptArgs struct {
 	Protected ProtectedPods
 	// PodDisruptionBudgets is BudgetsPreferred or BudgetsRequired.
 	PodDisruptionBudgets string
+	// Prices of evictions.
+	Prices EvictionPrices
 	// MaxSteps bounds the sets of victims that are looked at for one node or domain.
 	MaxSteps int32
+}
+
+// EvictionPrices say how much lost work other harms of an eviction are worth, as the time that one GPU works.
+type EvictionPrices struct {
+	// BudgetViolation is the price of a victim beyond what a budget allows.
+	BudgetViolation metav1.Duration
+	// PriorityStep is the price of a victim for each lower priority of other pods that may be evicted.
+	PriorityStep metav1.Duration
+	// BrokenGang is the price of a gang that is evicted as a whole.
+	BrokenGang metav1.Duration
+	// ServingPod is the price of a victim that promises an answer within a time.
+	ServingPod metav1.Duration
+	// Victim is the price of each victim.
+	Victim metav1.Duration
 }
 
 // ClassRuntime is how long the pods of a priority class run before they may be evicted.
@@ -205,7 +221,7 @@ const (
 
 // Values of GPUPreemptArgs.PodDisruptionBudgets.
 const (
-	// BudgetsPreferred violates a budget as the last resort, as the stock scheduler does.
+	// BudgetsPreferred violates a budget at a price.
 	BudgetsPreferred = "Preferred"
 	// BudgetsRequired violates no budget.
 	BudgetsRequired = "Required"

@@ -19,9 +19,12 @@ const (
 	maxClasses    = 256
 	maxNamespaces = 1_000
 	maxMaxSteps   = 1_000_000
+	// maxPrice is the bound of package preemption.
+	maxPrice = 10_000 * time.Hour
 )
 
 const (
+	legalPrice    = "must be from 0s to 10000h in whole seconds: the time that one GPU works"
 	legalRuntime  = "must be from 0s to 720h"
 	legalGrace    = "must be from 1s to 720h in whole seconds, or 0s for what each pod asks for"
 	legalSelector = "must have a label or an expression: a selector without any matches all pods. Set mode to Disabled to evict none"
@@ -47,8 +50,25 @@ func ValidateGPUPreemptArgs(args *GPUPreemptArgs, path *field.Path) field.ErrorL
 	if legal := []string{BudgetsPreferred, BudgetsRequired}; !slices.Contains(legal, args.PodDisruptionBudgets) {
 		errs = append(errs, field.NotSupported(path.Child("podDisruptionBudgets"), args.PodDisruptionBudgets, legal))
 	}
+	errs = append(errs, validatePrices(&args.Prices, path.Child("prices"))...)
 	if n := args.MaxSteps; n < 1 || n > maxMaxSteps {
 		errs = append(errs, field.Invalid(path.Child("maxSteps"), n, fmt.Sprintf("must be from 1 to %d", maxMaxSteps)))
+	}
+	return errs
+}
+
+func validatePrices(p *EvictionPrices, path *field.Path) field.ErrorList {
+	var errs field.ErrorList
+	for _, of := range []struct {
+		name  string
+		price time.Duration
+	}{
+		{"budgetViolation", p.BudgetViolation.Duration}, {"priorityStep", p.PriorityStep.Duration}, {"brokenGang", p.BrokenGang.Duration},
+		{"servingPod", p.ServingPod.Duration}, {"victim", p.Victim.Duration},
+	} {
+		if of.price < 0 || of.price > maxPrice || of.price%time.Second != 0 {
+			errs = append(errs, field.Invalid(path.Child(of.name), of.price.String(), legalPrice))
+		}
 	}
 	return errs
 }

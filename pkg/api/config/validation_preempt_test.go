@@ -105,6 +105,26 @@ func TestValidateGPUPreemptArgs(t *testing.T) {
 	})
 }
 
+func TestValidatePrices(t *testing.T) {
+	all := func(d time.Duration) func(*GPUPreemptArgs) {
+		of := metav1.Duration{Duration: d}
+		return func(a *GPUPreemptArgs) { a.Prices = EvictionPrices{of, of, of, of, of} }
+	}
+	wrong := func(value string) (want []string) {
+		for _, name := range []string{"budgetViolation", "priorityStep", "brokenGang", "servingPod", "victim"} {
+			want = append(want, `args.prices.`+name+`: Invalid value: "`+value+`": must be from 0s to 10000h in whole seconds: the time that one GPU works`)
+		}
+		return want
+	}
+	checkPreempt(t, []preemptTest{
+		{name: "least", change: all(0)},
+		{name: "most", change: all(10_000 * time.Hour)},
+		{name: "below", change: all(-time.Second), want: wrong("-1s")},
+		{name: "above", change: all(10_000*time.Hour + time.Second), want: wrong("10000h0m1s")},
+		{name: "part of a second", change: all(1500 * time.Millisecond), want: wrong("1.5s")},
+	})
+}
+
 func TestValidateMinimumRuntimes(t *testing.T) {
 	with := func(list ...any) func(*GPUPreemptArgs) {
 		return func(a *GPUPreemptArgs) { a.MinimumRuntimes = runtimes(list...) }

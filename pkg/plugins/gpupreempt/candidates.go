@@ -94,7 +94,7 @@ func (c *collection) add(n *note) {
 	switch {
 	case n.Leaving() && victims.Lingers(n.Pod, c.now), isVictim && !isAwaited:
 		return
-	case !n.Leaving() && !isAwaited && n.gang == nil && n.Priority() >= c.priority:
+	case !n.Leaving() && !isAwaited && n.gang == nil && n.Priority() >= c.priority && !n.EndsSoon(c.now):
 		return
 	}
 	c.placed = append(c.placed, victims.Placed{Traits: &n.Traits, Share: c.shares.Of(n.UID()), Gang: c.gangs.of(n.gang), Chosen: isAwaited})

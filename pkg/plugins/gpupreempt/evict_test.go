@@ -317,6 +317,9 @@ func TestGrace(t *testing.T) {
 		expect(t, fmt.Sprint(seconds), now.Add(victims.LeavingWithin+slack), plugin.awaitedUntil(p, now))
 		expect(t, "slow", true, plugin.isSlow(p))
 	}
+	deadline := int64(3600)
+	seconds, p.Spec.ActiveDeadlineSeconds, p.Status.StartTime = 300, &deadline, &metav1.Time{Time: now.Add(-3590 * time.Second)}
+	expect(t, "it ends by itself in 10s, and has its grace then", now.Add(310*time.Second+slack), plugin.awaitedUntil(p, now))
 	p.DeletionTimestamp = &metav1.Time{Time: now.Add(7 * time.Second)}
 	expect(t, "leaves already", now.Add(7*time.Second+slack), plugin.awaitedUntil(p, now))
 }

@@ -31,6 +31,8 @@ func (p *Plugin) awaitedUntil(pod *v1.Pod, now time.Time) time.Time {
 	by, most := p.endOf(pod), now.Add(victims.LeavingWithin).Add(slack)
 	if pod.DeletionTimestamp != nil {
 		by = pod.DeletionTimestamp.Add(slack)
+	} else if at, soon := p.guards.EndsSoon(pod, now); soon {
+		by = by.Add(at.Sub(now)) // the kubelet gives it its grace period from then on
 	}
 	if by.After(most) {
 		return most

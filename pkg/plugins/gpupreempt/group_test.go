@@ -36,14 +36,15 @@ func team(name string, count, least, slots int, priority int32) []*v1.Pod {
 	return pods
 }
 
-// A gang takes surplus members before gangs, all members or none, and keeps the room until it is whole.
+// A gang takes surplus members before a pod that has run for longer, all members or none, and keeps the room until it is whole.
 func TestGangPreempts(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		c := newCluster(t, 4)
+		c.createBound(pod("single", 10, 0))
+		c.Clock.Pass(time.Minute)
 		c.Create(team("surplus", 3, 1, 10, 0)...)
 		c.AwaitBound("surplus", 3)
-		c.createBound(pod("single", 10, 0))
 		c.Create(team("high", 2, 2, 10, 100)...)
 		victims := c.awaitVictims(2)
 		if slices.Contains(victims, "single") || len(victims) != 2 {

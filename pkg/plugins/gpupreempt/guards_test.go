@@ -54,14 +54,16 @@ func (c *cluster) awaitRetry(name string) reservation.PodPauses {
 	return c.pauses(name).PodPauses
 }
 
-// A budget is kept where another pod can go, though that one is worth more.
+// A budget is kept where another pod can go that is worth more, and that evicts nobody when it comes back.
 func TestBudgetIsPreferred(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		c := prepareCluster(t, 1, 1)
 		c.budget("low", 0)
 		c.start()
-		c.createBound(pod("low", 10, 0), pod("more", 10, 50))
+		more, never := pod("more", 10, 50), v1.PreemptNever
+		more.Spec.PreemptionPolicy = &never
+		c.createBound(pod("low", 10, 0), more)
 		c.Create(pod("high", 10, 100))
 		expect(t, "victims", []string{"more"}, c.awaitVictims(1))
 	})

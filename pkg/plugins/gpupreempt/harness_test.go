@@ -24,8 +24,10 @@ import (
 	"github.com/tandem-gpu/tandem/internal/cluster/victims"
 	"github.com/tandem-gpu/tandem/internal/scheduler/machine"
 	"github.com/tandem-gpu/tandem/pkg/api/config"
+	configv1 "github.com/tandem-gpu/tandem/pkg/api/config/v1"
 	"github.com/tandem-gpu/tandem/pkg/plugins/gpugang"
 	"github.com/tandem-gpu/tandem/pkg/plugins/gpushare"
+	"github.com/tandem-gpu/tandem/pkg/preemption"
 	"github.com/tandem-gpu/tandem/pkg/reservation"
 	"github.com/tandem-gpu/tandem/pkg/vgpu"
 	"github.com/tandem-gpu/tandem/test/fakecluster"
@@ -58,10 +60,33 @@ func newCluster(t testing.TB, devices ...int) *cluster {
 	return c
 }
 
+// standardPrices are those of arguments without any.
+func standardPrices() config.EvictionPrices {
+	var args configv1.GPUPreemptArgs
+	configv1.SetDefaults_GPUPreemptArgs(&args)
+	p := &args.Prices
+	return config.EvictionPrices{
+		BudgetViolation: *p.BudgetViolation, PriorityStep: *p.PriorityStep, BrokenGang: *p.BrokenGang, ServingPod: *p.ServingPod, Victim: *p.Victim,
+	}
+}
+
+// The prices of the scheduler without settings are those of the simulator, and each argument is the price of its name.
+func TestPrices(t *testing.T) {
+	t.Parallel()
+	standard := standardPrices()
+	expect(t, "prices", preemption.DefaultPrices(), pricesOf(&standard))
+	of := func(seconds int) metav1.Duration {
+		return metav1.Duration{Duration: time.Duration(seconds) * time.Second}
+	}
+	expect(t, "prices", preemption.Prices{Violation: 1000, Step: 2000, Broken: 3000, Serving: 4000, Victim: 5000}, pricesOf(&config.EvictionPrices{
+		BudgetViolation: of(1), PriorityStep: of(2), BrokenGang: of(3), ServingPod: of(4), Victim: of(5),
+	}))
+}
+
 func prepareCluster(t testing.TB, devices ...int) *cluster {
 	c := &cluster{Cluster: fakecluster.New(t, devices...), gangArgs: fakecluster.GangArgs(), args: config.GPUPreemptArgs{
 		Mode: config.PreemptionEnabled, EvictionsPerMinute: 1000, PodDisruptionBudgets: config.BudgetsPreferred, MaxSteps: 4096,
-		Protected: config.ProtectedPods{Namespaces: []string{metav1.NamespaceSystem}},
+		Protected: config.ProtectedPods{Namespaces: []string{metav1.NamespaceSystem}}, Prices: standardPrices(),
 	}}
 	c.More = func() string { return fmt.Sprintf("evicted are %v", c.victims()) }
 	c.Client.PrependReactor("delete", "pods", c.delete)

@@ -308,3 +308,21 @@ func TestMissed(t *testing.T) {
 		c.AwaitBound("high", 1)
 	})
 }
+
+// A pod that ends by itself within its grace period is not evicted, and neither is another: the preemptor waits for it,
+// whatever its priority.
+func TestWaitsForAnEnd(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t, 1, 1)
+		ends, deadline := pod("ends", 10, 200), int64(25)
+		ends.Spec.ActiveDeadlineSeconds = &deadline
+		c.createBound(ends, pod("other", 10, 5))
+		c.Create(pod("high", 10, 100))
+		c.says("high", "waits for default/ends to leave")
+		expect(t, "victims", nil, c.victims())
+		c.Remove("ends")
+		c.AwaitBound("high", 1)
+		expect(t, "victims", nil, c.victims())
+	})
+}

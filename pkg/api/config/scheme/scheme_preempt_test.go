@@ -36,10 +36,14 @@ func gpuPreemptArgs(t *testing.T, c *schedulerconfig.KubeSchedulerConfiguration)
 }
 
 func TestDecodePreempt(t *testing.T) {
+	duration := func(d time.Duration) metav1.Duration { return metav1.Duration{Duration: d} }
 	with := func(change func(*config.GPUPreemptArgs)) config.GPUPreemptArgs {
 		args := config.GPUPreemptArgs{
 			Mode: "Enabled", EvictionsPerMinute: 60, Protected: config.ProtectedPods{Namespaces: []string{"kube-system"}},
-			PodDisruptionBudgets: "Preferred", MaxSteps: 4096,
+			PodDisruptionBudgets: "Preferred", MaxSteps: 4096, Prices: config.EvictionPrices{
+				BudgetViolation: duration(24 * time.Hour), PriorityStep: duration(time.Hour), BrokenGang: duration(time.Hour),
+				ServingPod: duration(24 * time.Hour), Victim: duration(10 * time.Minute),
+			},
 		}
 		change(&args)
 		return args
@@ -55,7 +59,8 @@ func TestDecodePreempt(t *testing.T) {
 			args: "{apiVersion: kubescheduler.config.k8s.io/v1, kind: GPUPreemptArgs, mode: Disabled, evictionsPerMinute: 7, minimumRuntime: 10m, " +
 				"minimumRuntimes: [{priorityClassName: batch, runtime: 0s}, {priorityClassName: training, runtime: 2h}], " +
 				"protected: {namespaces: [a, b], labelSelector: {matchLabels: {tier: gold}, matchExpressions: [{key: x, operator: Exists}]}}, " +
-				"podDisruptionBudgets: Required, maxSteps: 3}",
+				"podDisruptionBudgets: Required, maxSteps: 3, " +
+				"prices: {budgetViolation: 1s, priorityStep: 2m, brokenGang: 3h, servingPod: 10000h, victim: 0s}}",
 			want: config.GPUPreemptArgs{
 				Mode: "Disabled", EvictionsPerMinute: 7, MinimumRuntime: metav1.Duration{Duration: 10 * time.Minute},
 				MinimumRuntimes: []config.ClassRuntime{
@@ -66,8 +71,15 @@ func TestDecodePreempt(t *testing.T) {
 					MatchLabels:      map[string]string{"tier": "gold"},
 					MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "x", Operator: metav1.LabelSelectorOpExists}},
 				}},
-				PodDisruptionBudgets: "Required", MaxSteps: 3,
+				PodDisruptionBudgets: "Required", MaxSteps: 3, Prices: config.EvictionPrices{
+					BudgetViolation: duration(time.Second), PriorityStep: duration(2 * time.Minute), BrokenGang: duration(3 * time.Hour),
+					ServingPod: duration(10_000 * time.Hour),
+				},
 			},
+		},
+		{
+			name: "one price set, and 0 is a price", args: "{prices: {brokenGang: 0s}}",
+			want: with(func(a *config.GPUPreemptArgs) { a.Prices.BrokenGang = duration(0) }),
 		},
 		{
 			name: "a selector beside the namespaces by default", args: "{protected: {labelSelector: {matchLabels: {tier: gold}}}}",
@@ -119,6 +131,8 @@ func TestDecodePreemptRefuses(t *testing.T) {
 		{"more than 32 bits", "{evictionsPerMinute: 3000000000}", []string{"3000000000", "evictionsPerMinute"}},
 		{"malformed duration", "{minimumRuntime: long}", []string{`invalid duration "long"`}},
 		{"duration without a unit", "{minimumRuntime: 30}", []string{"GPUPreempt"}},
+		{"unknown price", "{prices: {gang: 1h}}", []string{`unknown field "prices.gang"`}},
+		{"a price in a unit that is none", "{prices: {victim: 3 GPU-hours}}", []string{`unknown unit`}},
 		{"a list that is text", "{protected: {namespaces: kube-system}}", []string{"protected.namespaces"}},
 		{
 			"wrong kind", "{apiVersion: kubescheduler.config.k8s.io/v1, kind: DefaultPreemptionArgs}",
@@ -146,7 +160,7 @@ func FuzzGPUPreemptArgs(f *testing.F) {
 		"{}", "{mode: DryRun, evictionsPerMinute: 0}", "{minimumRuntime: 1h, minimumRuntimes: [{priorityClassName: batch, runtime: 0s}]}",
 		"{minimumRuntimes: [{}, null, {priorityClassName: a, runtime: null}]}", "{protected: {namespaces: [], labelSelector: {}}}",
 		"{protected: {namespaces: [a, a], labelSelector: {matchExpressions: [{key: a, operator: In, values: [b]}]}}}", "{protected: null, maxSteps: null}",
-		"{podDisruptionBudgets: Required, maxSteps: 1000001}", "{minimumRuntime: -1s}", "[]", "{",
+		"{podDisruptionBudgets: Required, maxSteps: 1000001}", "{minimumRuntime: -1s}", "{prices: {victim: 1500ms, servingPod: null}}", "[]", "{",
 	} {
 		f.Add(args)
 	}

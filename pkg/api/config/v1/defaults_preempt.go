@@ -19,8 +19,19 @@ const (
 	DefaultMinimumRuntime time.Duration = 0
 	// DefaultMaximumGracePeriod cuts nobody short who saves work.
 	DefaultMaximumGracePeriod time.Duration = 0
-	// DefaultPodDisruptionBudgets is what the stock scheduler does.
+	// DefaultPodDisruptionBudgets may violate budgets, as the stock scheduler does.
 	DefaultPodDisruptionBudgets = config.BudgetsPreferred
+	// DefaultBudgetViolation keeps a budget unless that loses the work of a GPU in a day. Smaller violates more budgets.
+	DefaultBudgetViolation = 24 * time.Hour
+	// DefaultPriorityStep keeps pods of a higher priority in doubt. Larger loses more work for that.
+	DefaultPriorityStep = time.Hour
+	// DefaultBrokenGang prefers pods that go alone in doubt.
+	DefaultBrokenGang = time.Hour
+	// DefaultServingPod is that of a violated budget: both interrupt users.
+	DefaultServingPod = 24 * time.Hour
+	// DefaultVictim is about what a pod takes to leave, to start anew, and to load what it had. Larger evicts fewer pods,
+	// which lose more.
+	DefaultVictim = 10 * time.Minute
 	// DefaultMaxSteps is that of package preemption.
 	DefaultMaxSteps int32 = 4096
 )
@@ -49,6 +60,17 @@ func SetDefaults_GPUPreemptArgs(args *GPUPreemptArgs) {
 	}
 	if args.PodDisruptionBudgets == nil {
 		args.PodDisruptionBudgets = new(DefaultPodDisruptionBudgets)
+	}
+	for _, price := range []struct {
+		of       **metav1.Duration
+		standard time.Duration
+	}{
+		{&args.Prices.BudgetViolation, DefaultBudgetViolation}, {&args.Prices.PriorityStep, DefaultPriorityStep},
+		{&args.Prices.BrokenGang, DefaultBrokenGang}, {&args.Prices.ServingPod, DefaultServingPod}, {&args.Prices.Victim, DefaultVictim},
+	} {
+		if *price.of == nil {
+			*price.of = &metav1.Duration{Duration: price.standard}
+		}
 	}
 	if args.MaxSteps == nil {
 		args.MaxSteps = new(DefaultMaxSteps)

@@ -49,18 +49,54 @@ type GPUPreemptArgs struct {
 	// +optional
 	Protected ProtectedPods `json:"protected,omitzero"`
 
-	// PodDisruptionBudgets says what a budget that allows no more disruptions means: "Preferred" violates it where nothing else
-	// makes room, as the stock scheduler does, "Required" never violates it. For pods without vGPUs it means that of a node none of
+	// PodDisruptionBudgets says what a budget that allows no more disruptions means: "Preferred" violates it where that
+	// costs less than other victims, see prices.budgetViolation, "Required" never violates it. For pods without vGPUs it means that of a node none of
 	// a budget's pods go where there are more of them, below the priority, than it allows. Default: Preferred.
 	//
 	// +optional
 	PodDisruptionBudgets *string `json:"podDisruptionBudgets,omitempty"`
+
+	// Prices say how much lost work other harms of an eviction are worth. Of the victims that make room, those go that
+	// cost the least in all.
+	//
+	// +optional
+	Prices EvictionPrices `json:"prices,omitzero"`
 
 	// MaxSteps bounds the sets of victims that are looked at for one node or domain, from 1 to 1000000. More may find cheaper
 	// victims where many pods are alike and takes longer, in proportion. Default: 4096.
 	//
 	// +optional
 	MaxSteps *int32 `json:"maxSteps,omitempty"`
+}
+
+// EvictionPrices are exchange rates: how much lost work one of each harm is worth, as the time that one GPU works, from
+// 0s to 10000h in whole seconds. 24h is the work of one GPU in a day, or of 24 GPUs in an hour.
+type EvictionPrices struct {
+	// BudgetViolation is the price of each victim beyond what a PodDisruptionBudget allows. Default: 24h.
+	//
+	// +optional
+	BudgetViolation *metav1.Duration `json:"budgetViolation,omitempty"`
+
+	// PriorityStep is the price of each victim for each lower priority that other pods have which may be evicted as
+	// well. Default: 1h.
+	//
+	// +optional
+	PriorityStep *metav1.Duration `json:"priorityStep,omitempty"`
+
+	// BrokenGang is the price of a gang that is evicted as a whole, beside the lost work of its pods. Default: 1h.
+	//
+	// +optional
+	BrokenGang *metav1.Duration `json:"brokenGang,omitempty"`
+
+	// ServingPod is the price of a victim that promises an answer within a time. Default: 24h.
+	//
+	// +optional
+	ServingPod *metav1.Duration `json:"servingPod,omitempty"`
+
+	// Victim is the price of each victim, for its start from anew and the time in which nobody uses its GPU. Default: 10m.
+	//
+	// +optional
+	Victim *metav1.Duration `json:"victim,omitempty"`
 }
 
 // ClassRuntime is how long the pods of a priority class run before they may be evicted.
