@@ -24,7 +24,9 @@ func (q *question) podsLeave() (*Change, error) {
 		return nil, nil
 	}
 	nodes := slices.DeleteFunc(slices.Clone(q.nodes), func(n *vgpu.Node) bool { return q.stray[n.Name()] > 0 })
-	plan, err := preemption.Victims(&gang.Cluster{Nodes: nodes}, q.group(q.requests), candidates, preemption.Config{Config: gang.Config{SkipExplanation: true}, SkipExplanation: true})
+	plan, err := preemption.Victims(&gang.Cluster{Nodes: nodes}, q.group(q.requests), candidates, preemption.Config{
+		Config: gang.Config{SkipExplanation: true}, Prices: preemption.DefaultPrices(), SkipExplanation: true,
+	})
 	if err != nil {
 		return nil, fmt.Errorf("explain which pods would have to leave: %w", err)
 	}

@@ -13,6 +13,7 @@ import (
 	schedulerconfig "k8s.io/kubernetes/pkg/scheduler/apis/config"
 	inTree "k8s.io/kubernetes/pkg/scheduler/apis/config/scheme"
 
+	"github.com/tandem-gpu/tandem/internal/cluster/victims"
 	"github.com/tandem-gpu/tandem/internal/cluster/workloads"
 	"github.com/tandem-gpu/tandem/pkg/api/config"
 	_ "github.com/tandem-gpu/tandem/pkg/api/config/scheme" // the decoder then knows the arguments
@@ -160,14 +161,15 @@ func setPreemption(r *outlook.Rules, args *config.GPUPreemptArgs, path *field.Pa
 	if most := args.MaximumGracePeriod.Duration; most > 0 {
 		r.Preemption.Grace = min(grace, most)
 	}
-	r.Preemption.MaxSteps = int(args.MaxSteps)
+	prices := victims.PricesOf(&args.Prices)
+	r.Preemption.MaxSteps, r.Preemption.Prices = int(args.MaxSteps), &prices
 	return nil
 }
 
 // effective are the arguments that a simulation goes by, by plugin. Others concern workloads, binds, guards or the speed of evictions.
 var effective = map[string][]string{
 	gpuShare: {"Policy", "Seed", "TypicalRequests"}, gpuGang: {"DrainAfter", "Drain", "DrainTimeout", "MaxDomains", "PreferredTopology"},
-	gpuPreempt: {"Mode", "MaximumGracePeriod", "MaxSteps"},
+	gpuPreempt: {"Mode", "MaximumGracePeriod", "MaxSteps", "Prices"},
 }
 
 // withoutEffect names the arguments that differ from their defaults and that a simulation does not go by.

@@ -9,6 +9,7 @@ import (
 
 	"github.com/tandem-gpu/tandem/internal/kubectl/proposal"
 	"github.com/tandem-gpu/tandem/pkg/gang"
+	"github.com/tandem-gpu/tandem/pkg/preemption"
 	"github.com/tandem-gpu/tandem/pkg/sim"
 )
 
@@ -29,7 +30,8 @@ func TestDefaults(t *testing.T) {
 	if r.Policy.Name != "tandem" || r.Mix != nil || r.Gangs.Drains != gang.BoundedDrains || r.Gangs.DrainAfter != 24*time.Hour || r.Gangs.MaxDomains != 32 {
 		t.Errorf("policy %q, mix %v, gangs %+v", r.Policy.Name, r.Mix, r.Gangs)
 	}
-	want := sim.PreemptionConfig{Policy: sim.PreemptTandem, Grace: 30 * time.Second, MaxSteps: 4096}
+	prices := preemption.DefaultPrices()
+	want := sim.PreemptionConfig{Policy: sim.PreemptTandem, Grace: 30 * time.Second, MaxSteps: 4096, Prices: &prices}
 	if diff := cmp.Diff(want, r.Preemption) + cmp.Diff([]string{"kubernetes.io/hostname"}, r.Preferred); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
@@ -40,7 +42,7 @@ func TestRules(t *testing.T) {
 	r, notes, err := proposal.Rules(configuration(all, `
 {name: GPUShare, args: {policy: spread, seed: 7, typicalRequests: [{vgpu: 3, weight: 2}], bindTimeout: 9s, sharing: Always}},
 {name: GPUGang, args: {drain: Enabled, drainAfter: 2m, drainTimeout: 3h, maxDomains: 5, preferredTopology: [nvlink, example.com/rack]}},
-{name: GPUPreempt, args: {mode: DryRun, maximumGracePeriod: 10s, podDisruptionBudgets: Required, maxSteps: 9, minimumRuntime: 1h}}`))
+{name: GPUPreempt, args: {mode: DryRun, maximumGracePeriod: 10s, podDisruptionBudgets: Required, maxSteps: 9, minimumRuntime: 1h, prices: {victim: 3s}}}`))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -48,8 +50,10 @@ func TestRules(t *testing.T) {
 		t.Errorf("policy %q, seed %d, mix %v", r.Policy.Name, r.Seed, r.Mix.Kinds())
 	}
 	gangs := sim.GangConfig{MaxDomains: 5, Drains: gang.AllDrains, DrainAfter: 2 * time.Minute, DrainTimeout: 3 * time.Hour}
-	preemption := sim.PreemptionConfig{Policy: sim.PreemptNobody, Grace: 10 * time.Second, MaxSteps: 9}
-	if diff := cmp.Diff(gangs, r.Gangs) + cmp.Diff(preemption, r.Preemption) + cmp.Diff([]string{gang.NVLink}, r.Preferred); diff != "" {
+	prices := preemption.DefaultPrices()
+	prices.Victim = 3000
+	evictions := sim.PreemptionConfig{Policy: sim.PreemptNobody, Grace: 10 * time.Second, MaxSteps: 9, Prices: &prices}
+	if diff := cmp.Diff(gangs, r.Gangs) + cmp.Diff(evictions, r.Preemption) + cmp.Diff([]string{gang.NVLink}, r.Preferred); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 	if diff := cmp.Diff([]string{"GPUShare.bindTimeout", "GPUShare.sharing", "GPUPreempt.minimumRuntime", "GPUPreempt.podDisruptionBudgets"}, notes); diff != "" {

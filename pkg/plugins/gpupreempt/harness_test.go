@@ -27,7 +27,6 @@ import (
 	configv1 "github.com/tandem-gpu/tandem/pkg/api/config/v1"
 	"github.com/tandem-gpu/tandem/pkg/plugins/gpugang"
 	"github.com/tandem-gpu/tandem/pkg/plugins/gpushare"
-	"github.com/tandem-gpu/tandem/pkg/preemption"
 	"github.com/tandem-gpu/tandem/pkg/reservation"
 	"github.com/tandem-gpu/tandem/pkg/vgpu"
 	"github.com/tandem-gpu/tandem/test/fakecluster"
@@ -68,19 +67,6 @@ func standardPrices() config.EvictionPrices {
 	return config.EvictionPrices{
 		BudgetViolation: *p.BudgetViolation, PriorityStep: *p.PriorityStep, BrokenGang: *p.BrokenGang, ServingPod: *p.ServingPod, Victim: *p.Victim,
 	}
-}
-
-// The prices of the scheduler without settings are those of the simulator, and each argument is the price of its name.
-func TestPrices(t *testing.T) {
-	t.Parallel()
-	standard := standardPrices()
-	expect(t, "prices", preemption.DefaultPrices(), pricesOf(&standard))
-	of := func(seconds int) metav1.Duration {
-		return metav1.Duration{Duration: time.Duration(seconds) * time.Second}
-	}
-	expect(t, "prices", preemption.Prices{Violation: 1000, Step: 2000, Broken: 3000, Serving: 4000, Victim: 5000}, pricesOf(&config.EvictionPrices{
-		BudgetViolation: of(1), PriorityStep: of(2), BrokenGang: of(3), ServingPod: of(4), Victim: of(5),
-	}))
 }
 
 func prepareCluster(t testing.TB, devices ...int) *cluster {

@@ -6,15 +6,14 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"time"
 
 	v1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	corev1helpers "k8s.io/component-helpers/scheduling/corev1"
 	fwk "k8s.io/kube-scheduler/framework"
 
 	"github.com/tandem-gpu/tandem/internal/cluster/admission"
 	"github.com/tandem-gpu/tandem/internal/cluster/kube"
+	"github.com/tandem-gpu/tandem/internal/cluster/victims"
 	"github.com/tandem-gpu/tandem/pkg/api/config"
 	"github.com/tandem-gpu/tandem/pkg/gang"
 	"github.com/tandem-gpu/tandem/pkg/preemption"
@@ -77,15 +76,7 @@ func (p *Plugin) question(ctx context.Context, pod *v1.Pod, statuses fwk.NodeToS
 // config returns the configuration of core.
 func (p *Plugin) config(place gang.Config) preemption.Config {
 	return preemption.Config{
-		Config: place, Prices: pricesOf(&p.args.Prices), MaxSteps: int(p.args.MaxSteps), KeepBudgets: p.args.PodDisruptionBudgets == config.BudgetsRequired,
-	}
-}
-
-// pricesOf returns the prices of core.
-func pricesOf(p *config.EvictionPrices) preemption.Prices {
-	work := func(d metav1.Duration) int64 { return int64(vgpu.WholeGPU) * int64(d.Duration/time.Second) }
-	return preemption.Prices{
-		Violation: work(p.BudgetViolation), Step: work(p.PriorityStep), Broken: work(p.BrokenGang), Serving: work(p.ServingPod), Victim: work(p.Victim),
+		Config: place, Prices: victims.PricesOf(&p.args.Prices), MaxSteps: int(p.args.MaxSteps), KeepBudgets: p.args.PodDisruptionBudgets == config.BudgetsRequired,
 	}
 }
 
