@@ -40,10 +40,10 @@ func (c *Cost) addViolation(q *question) {
 	c.Price = vgpu.Sum(c.Price, q.cfg.Prices.Violation)
 }
 
-// addBroken adds a gang that leaves as a whole, without its pods.
-func (c *Cost) addBroken(q *question) {
+// addBroken adds a gang of some members that leaves as a whole, without its pods.
+func (c *Cost) addBroken(q *question, members int) {
 	c.Broken++
-	c.Price = vgpu.Sum(c.Price, q.cfg.Prices.Broken)
+	c.Price = vgpu.Sum(c.Price, q.cfg.Prices.Broken+int64(members)*q.cfg.Prices.Victim)
 }
 
 // Costs returns a function that adds up the cost of units for a preemptor, as Victims does. The arguments are those of
@@ -61,7 +61,7 @@ func (q *question) costOf(units []Unit) (cost Cost) {
 	counted := make([]int, len(q.candidates.Budgets))
 	for i := range units {
 		if units[i].Kind == Whole {
-			cost.addBroken(q)
+			cost.addBroken(q, len(units[i].Pods))
 		}
 		for _, p := range units[i].Pods {
 			cost.addPod(q, int32(p))

@@ -23,8 +23,8 @@ type Prices struct {
 	Broken int64
 	// Serving is the price of a victim that promises an answer within a time.
 	Serving int64
-	// Victim is the price of each victim: its start from anew, and the time in which nobody uses its room. Higher
-	// evicts fewer pods, which lose more.
+	// Victim is the price of each victim: its start from anew, and the time in which nobody uses its room. Surplus
+	// members have none, since their gang runs on. Higher evicts fewer pods, which lose more.
 	Victim int64
 }
 
@@ -54,7 +54,7 @@ func (p *Prices) validate() error {
 	return nil
 }
 
-// podPrice is what one victim costs, see Cost.Price, Cost.Returns and Cost.Steps.
+// podPrice is what one victim costs without its budgets and the end of its gang, see Cost.Price, Cost.Returns and Cost.Steps.
 type podPrice struct {
 	price, returns int64
 	steps          int32
@@ -73,16 +73,26 @@ func (q *question) priceCandidates() {
 			if of.steps = int32(step); !v.NeverPreempts {
 				of.returns = goods.price(v.Share)
 			}
-			of.price = vgpu.Sum(vgpu.Sum(v.Lost, of.returns), q.cfg.Prices.Victim+int64(step)*q.cfg.Prices.Step)
-			if v.Serving {
-				of.price = vgpu.Sum(of.price, q.cfg.Prices.Serving)
-			}
+			of.price = vgpu.Sum(vgpu.Sum(v.Lost, of.returns), q.fixedPrice(v, step))
 		}
 		if step+1 < len(ends) {
 			q.sell(&goods, list[from:end])
 		}
 		from = end
 	}
+}
+
+// fixedPrice returns the price of a victim that depends neither on its work nor on other victims. The price of each
+// victim of a gang comes with the end of the gang.
+func (q *question) fixedPrice(v *Pod, step int) int64 {
+	price := int64(step) * q.cfg.Prices.Step
+	if v.Gang < 0 {
+		price += q.cfg.Prices.Victim
+	}
+	if v.Serving {
+		price += q.cfg.Prices.Serving
+	}
+	return price
 }
 
 // largestShare returns the most that a possible victim has of GPUs.

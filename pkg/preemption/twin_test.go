@@ -196,7 +196,7 @@ func (p *pricing) ofPod(i int) int64 {
 		return price
 	}
 	v, prices := &p.s.who.Pods[i], &p.s.cfg.Prices
-	price := v.Lost + p.returns(i) + prices.Victim + int64(p.steps(i))*prices.Step
+	price := v.Lost + p.returns(i) + int64(p.steps(i))*prices.Step
 	if v.Serving {
 		price += prices.Serving
 	}
@@ -217,6 +217,9 @@ func (s *site) costBy(by *pricing, units []preemption.Unit) preemption.Cost {
 	for i := range units {
 		if units[i].Kind == preemption.Whole {
 			c.Broken++
+		}
+		if units[i].Kind != preemption.Surplus {
+			c.Price += int64(len(units[i].Pods)) * s.cfg.Prices.Victim
 		}
 		for _, v := range units[i].Pods {
 			p := &s.who.Pods[v]

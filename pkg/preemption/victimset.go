@@ -71,7 +71,7 @@ func (s *victimSet) addAll(pods []int32) bool {
 // addGang evicts the rest of a gang.
 func (s *victimSet) addGang(g int) {
 	s.endedAt[g] = int32(len(s.trail))
-	s.cost.addBroken(s.q)
+	s.cost.addBroken(s.q, len(s.q.gangs[g].running))
 	for _, p := range s.q.gangs[g].running {
 		if !s.evicted[p] {
 			s.addPod(p)

@@ -96,12 +96,12 @@ func toldForWhom(t *testing.T, c *gangCluster) {
 	}
 }
 
-// On the first GPU is a pod of a low priority that may not go, on the second one of a middle priority that may.
+// On the first GPU is a pod that may not go, on the second one of the same priority that may.
 func sparesBudget(t *testing.T, c *gangCluster) {
 	c.budget(t, "web", 0)
 	c.submit(t, guarded("kept", low, "n0", 10, "web"))
 	c.awaitPlace(t, "kept")
-	c.settle(t, "other", mid, "n0", 10)
+	c.settle(t, "other", low, "n0", 10)
 	c.submit(t, patientPod("urgent", high, "n0", 10))
 	c.awaitLeaving(t, 1)
 	c.finish(t, "other-0")

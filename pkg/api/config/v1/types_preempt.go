@@ -93,7 +93,8 @@ type EvictionPrices struct {
 	// +optional
 	ServingPod *metav1.Duration `json:"servingPod,omitempty"`
 
-	// Victim is the price of each victim, for its start from anew and the time in which nobody uses its GPU. Default: 10m.
+	// Victim is the price of each victim, for its start from anew and the time in which nobody uses its GPU. Surplus
+	// members of a gang that runs on have none. Default: 10m.
 	//
 	// +optional
 	Victim *metav1.Duration `json:"victim,omitempty"`
