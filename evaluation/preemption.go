@@ -43,12 +43,13 @@ The policies are
   default   the rules of the stock scheduler's DefaultPreemption, for each pod by itself: it looks at nodes in an order that the
             seed draws until 100 of them, or a tenth, have victims. Gangs that it leaves with too few members go whole, and the
             members of a gang get their room one after the other
-  tandem    package preemption: the cheapest units that make room
+  tandem    package preemption: the cheapest units that make room, at --prices
 
 The table has, for each load and policy, the wait of high jobs (median and 99th percentile) and the mean wait of the others, the
 preemptions of a run, victims of each, pods that fell with their gang, the GPU-hours of work that was undone, that ÷ the same of
 default (the mean of the seeds' ratios), the lost work ÷ what default would have undone for the same jobs at the same moments (same),
-and the victims beyond what budgets allow. Each preemption is looked at again, without
+the lost work ÷ the least that any lawful victims would have lost at each of these moments (least, budgets aside; a search
+that was cut counts 0), and the victims beyond what budgets allow. Each preemption is looked at again, without
 the code that decided it: void are those that made no room, needless the victims that could have stayed, unlawful those of no
 lower priority. Cut are the searches that a bound ended, never placed the jobs that had no place in the end.`,
 		Example: `  evaluation preemption --pods openb_pod_list_default.csv --nodes openb_node_list_gpu_node.csv --sample 40
