@@ -132,7 +132,7 @@ func (e *engine) candidates(below int32, nodes []*vgpu.Node) *candidates {
 		}
 		p := preemption.Pod{
 			UID: o.UID, Name: o.Pod, Node: o.Assignment.Node, Host: j.Request.Host, Priority: j.Request.Priority,
-			Lost: e.wouldLose(job) + e.lead(job), Share: o.Allocated, Leaving: e.leaving[job], Gang: -1,
+			Lost: e.wouldLose(job) + e.lead(job), Share: o.Allocated, Leaving: e.goes(job, below), Gang: -1,
 		}
 		if g := e.history.groupOf[job]; g != nil {
 			if _, known := gangs[g]; !known {

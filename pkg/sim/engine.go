@@ -283,6 +283,7 @@ func (e *engine) endDue(at time.Duration) (ended bool, err error) {
 			continue
 		}
 		e.vacate(job)
+		e.awaitNoMore(job)
 		e.stirred = at
 		e.history.Outcomes[job].State = Finished
 		if g := e.history.groupOf[job]; g != nil && e.history.Gangs[g.number].State != Finished {

@@ -181,6 +181,22 @@ func (e *engine) atOnce(n *nomination) error {
 	return e.begin(n.job, n.places)
 }
 
+// endsSoon reports whether a placed job ends by itself as soon as an eviction would end it, and says so. The stock
+// scheduler takes no account of that.
+func (e *engine) endsSoon(job int) bool {
+	return e.setup.Preemption.Policy == PreemptTandem && e.setup.Jobs[job].DeclaresEnd && !e.leaving[job] &&
+		e.history.Outcomes[job].Ended <= e.after(min(e.setup.Preemption.Grace, longestAwaited))
+}
+
+// longestAwaited is how long a preemptor waits at most for a pod that ends: victims.LeavingWithin.
+const longestAwaited = 10 * time.Minute
+
+// goes reports whether a job is about to leave its place, as a preemptor of a priority sees it. The room of a job of the
+// same or a higher priority that ends soon goes to whoever is first then.
+func (e *engine) goes(job int, priority int32) bool {
+	return e.leaving[job] || e.rank(job) < priority && e.endsSoon(job)
+}
+
 // evict makes a pod leave.
 func (e *engine) evict(job int) {
 	o := &e.history.Outcomes[job]
@@ -232,9 +248,7 @@ func (e *engine) leave(job int) error {
 	e.vacate(job)
 	delete(e.leaving, job)
 	e.freed = true
-	for _, n := range e.nominations {
-		n.waits = slices.DeleteFunc(n.waits, func(other int) bool { return other == job })
-	}
+	e.awaitNoMore(job)
 	o.Started, o.Ended, o.Allocated, o.Assignment = 0, 0, 0, vgpu.Assignment{}
 	e.log(job, leaves)
 	g := e.history.groupOf[job]
@@ -255,6 +269,13 @@ func (e *engine) leave(job int) error {
 		o.State = Waiting
 	}
 	return nil
+}
+
+// awaitNoMore tells the nominations that a job has left.
+func (e *engine) awaitNoMore(job int) {
+	for _, n := range e.nominations {
+		n.waits = slices.DeleteFunc(n.waits, func(other int) bool { return other == job })
+	}
 }
 
 // regroup brings an evicted gang back to the queue, with the members that it did without.

@@ -394,7 +394,7 @@ func (w *world) staying(name string, priority int32) *vgpu.Node {
 		return nil
 	}
 	for _, pod := range w.pods() {
-		if pod.Spec.NodeName != name || pod.DeletionTimestamp != nil || corev1helpers.PodPriority(pod) >= priority {
+		if pod.Spec.NodeName != name || pod.DeletionTimestamp != nil || corev1helpers.PodPriority(pod) >= priority || endsSoon(pod) {
 			continue
 		}
 		if a, err := kube.AssignmentOf(pod); err == nil {
@@ -402,6 +402,12 @@ func (w *world) staying(name string, priority int32) *vgpu.Node {
 		}
 	}
 	return n
+}
+
+// endsSoon reports whether a pod ends by itself within the grace that an eviction would give it. A preemptor waits for such a pod.
+func endsSoon(pod *v1.Pod) bool {
+	seconds, start := pod.Spec.ActiveDeadlineSeconds, pod.Status.StartTime
+	return seconds != nil && start != nil && time.Until(start.Add(time.Duration(*seconds)*time.Second)) <= v1.DefaultTerminationGracePeriodSeconds*time.Second
 }
 
 // String says what was counted.

@@ -18,12 +18,13 @@ type Placed struct {
 	Share vgpu.MilliGPU
 	// Gang is its gang as an index of preemption.Candidates.Gangs, which the caller sets, −1 for none.
 	Gang int
-	// Chosen says that the pod is a victim that the API server has not deleted yet.
-	Chosen bool
+	// Goes says that the pod leaves without another eviction: it is a victim that the API server has not deleted yet, or it
+	// ends soon by itself.
+	Goes bool
 }
 
-// Candidates returns pods as candidates for an eviction, in the same order, with their budgets. Pods in deletion leave,
-// and so do those that end soon by themselves; callers do not pass those that Linger.
+// Candidates returns pods as candidates for an eviction, in the same order, with their budgets. Pods in deletion leave;
+// callers do not pass those that Linger.
 func Candidates(pods []Placed, pdbs []*policyv1.PodDisruptionBudget, now time.Time) *preemption.Candidates {
 	b := newBudgets(pdbs)
 	c := &preemption.Candidates{Pods: make([]preemption.Pod, len(pods)), Budgets: b.allowances()}
@@ -31,7 +32,7 @@ func Candidates(pods []Placed, pdbs []*policyv1.PodDisruptionBudget, now time.Ti
 		at := &pods[i]
 		c.Pods[i] = at.at(now, at.Share)
 		c.Pods[i].Gang = at.Gang
-		c.Pods[i].Leaving = at.Leaving() || at.Chosen || at.EndsSoon(now)
+		c.Pods[i].Leaving = at.Leaving() || at.Goes
 		c.Pods[i].Budgets = b.of(at.namespace, at.Pod)
 	}
 	return c

@@ -47,7 +47,7 @@ func TestCandidates(t *testing.T) {
 	got := Candidates(
 		[]Placed{
 			{Traits: traits(train, 500, 7), Share: 300, Gang: 1}, {Traits: traits(serve, 0, 0), Share: 1000, Gang: -1},
-			{Traits: traits(leaving, 1, 0), Share: 2000, Gang: 1}, {Traits: traits(young, 0, 0)}, {Traits: traits(chosen, 0, 0), Gang: -1, Chosen: true},
+			{Traits: traits(leaving, 1, 0), Share: 2000, Gang: 1}, {Traits: traits(young, 0, 0)}, {Traits: traits(chosen, 0, 0), Gang: -1, Goes: true},
 		},
 		[]*policyv1.PodDisruptionBudget{budget("ns", "b", 2, matchLabels("app", "train")), budget("ns", "a", 0, matchLabels("app", "serve"))}, noon,
 	)

@@ -137,7 +137,7 @@ func FuzzCheckpointTime(f *testing.F) {
 }
 
 // A pod ends soon if the end that its activeDeadlineSeconds give it is ahead, within its grace period and within the
-// longest wait. Then it counts as leaving.
+// longest wait.
 func TestEndsSoon(t *testing.T) {
 	g := guards(t, config.GPUPreemptArgs{MaximumGracePeriod: metav1.Duration{Duration: 20 * time.Minute}})
 	for name, x := range map[string]struct {
@@ -159,9 +159,6 @@ func TestEndsSoon(t *testing.T) {
 		of := g.TraitsOf(p, vgpu.Room{})
 		if got := of.EndsSoon(noon); got != x.soon {
 			t.Errorf("%s: ends soon %v, want %v", name, got, x.soon)
-		}
-		if got := Candidates([]Placed{{Traits: &of, Gang: -1}}, nil, noon).Pods[0].Leaving; got != x.soon {
-			t.Errorf("%s: leaves %v, want %v", name, got, x.soon)
 		}
 	}
 	if _, soon := g.EndsSoon(ran(time.Hour), noon); soon {

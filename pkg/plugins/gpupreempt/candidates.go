@@ -94,12 +94,16 @@ func (c *collection) add(n *note) {
 	switch {
 	case n.Leaving() && victims.Lingers(n.Pod, c.now), isVictim && !isAwaited:
 		return
-	case !n.Leaving() && !isAwaited && n.gang == nil && n.Priority() >= c.priority && !n.EndsSoon(c.now):
+	case !n.Leaving() && !isAwaited && n.gang == nil && n.Priority() >= c.priority:
 		return
 	}
-	c.placed = append(c.placed, victims.Placed{Traits: &n.Traits, Share: c.shares.Of(n.UID()), Gang: c.gangs.of(n.gang), Chosen: isAwaited})
+	c.placed = append(c.placed, victims.Placed{Traits: &n.Traits, Share: c.shares.Of(n.UID()), Gang: c.gangs.of(n.gang), Goes: isAwaited || c.endsSoon(n)})
 	c.pods = append(c.pods, n.Pod)
 }
+
+// endsSoon reports whether a possible victim ends by itself as soon as an eviction would end it. The room of a pod of
+// the same or a higher priority goes to whoever is first when it ends.
+func (c *collection) endsSoon(n *note) bool { return n.Priority() < c.priority && n.EndsSoon(c.now) }
 
 // finish returns the candidates.
 func (c *collection) finish(budgets []*policyv1.PodDisruptionBudget) (*preemption.Candidates, []*v1.Pod) {

@@ -309,13 +309,12 @@ func TestMissed(t *testing.T) {
 	})
 }
 
-// A pod that ends by itself within its grace period is not evicted, and neither is another: the preemptor waits for it,
-// whatever its priority.
+// A pod that ends by itself within its grace period is not evicted, and neither is another: the preemptor waits for it.
 func TestWaitsForAnEnd(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		c := newCluster(t, 1, 1)
-		ends, deadline := pod("ends", 10, 200), int64(25)
+		ends, deadline := pod("ends", 10, 50), int64(25)
 		ends.Spec.ActiveDeadlineSeconds = &deadline
 		c.createBound(ends, pod("other", 10, 5))
 		c.Create(pod("high", 10, 100))
@@ -324,5 +323,18 @@ func TestWaitsForAnEnd(t *testing.T) {
 		c.Remove("ends")
 		c.AwaitBound("high", 1)
 		expect(t, "victims", nil, c.victims())
+	})
+}
+
+// A pod of the same priority that ends soon gives its room to whoever is first then: no preemptor keeps it.
+func TestKeepsNoEndOfEquals(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t, 1, 1)
+		ends, deadline := pod("ends", 10, 100), int64(25)
+		ends.Spec.ActiveDeadlineSeconds = &deadline
+		c.createBound(ends, pod("other", 10, 5))
+		c.Create(pod("high", 10, 100))
+		expect(t, "victims", []string{"other"}, c.awaitVictims(1))
 	})
 }

@@ -124,24 +124,18 @@ func (p *Plugin) hasPossibleVictims(pod *v1.Pod, statuses fwk.NodeToStatusReader
 	}
 	priority := corev1helpers.PodPriority(pod)
 	for _, node := range nodes {
-		if p.hasLowerOrLeaving(node, priority) && statuses.Get(node.Node().Name).Code() == fwk.Unschedulable {
+		if hasLowerOrLeaving(node, priority) && statuses.Get(node.Node().Name).Code() == fwk.Unschedulable {
 			return true
 		}
 	}
 	return false
 }
 
-// hasLowerOrLeaving reports whether any pod of a node has a lower priority, leaves, or ends soon.
-func (p *Plugin) hasLowerOrLeaving(node fwk.NodeInfo, priority int32) bool {
+// hasLowerOrLeaving reports whether any pod of a node has a lower priority or leaves.
+func hasLowerOrLeaving(node fwk.NodeInfo, priority int32) bool {
 	for _, info := range node.GetPods() {
-		pod := info.GetPod()
-		if pod.DeletionTimestamp != nil || corev1helpers.PodPriority(pod) < priority {
+		if pod := info.GetPod(); pod.DeletionTimestamp != nil || corev1helpers.PodPriority(pod) < priority {
 			return true
-		}
-		if pod.Spec.ActiveDeadlineSeconds != nil {
-			if _, soon := p.guards.EndsSoon(pod, p.now()); soon {
-				return true
-			}
 		}
 	}
 	return false
