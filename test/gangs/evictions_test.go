@@ -198,7 +198,7 @@ func (w *world) meanwhile(p *team, c *claim, node string) {
 }
 
 // running counts the members that run and do not end, where nodes are there, and apart from them those on nodes that came or went
-// at this instant.
+// at this instant, and those that end soon by themselves.
 func (w *world) running(t *team, now time.Time) (running, unsure int) {
 	for i := range t.members {
 		pod := w.api.pod(t.member(i))
@@ -207,7 +207,7 @@ func (w *world) running(t *team, now time.Time) (running, unsure int) {
 		}
 		switch h := w.hosts[pod.Spec.NodeName]; {
 		case h == nil:
-		case h.turned.Equal(now):
+		case h.turned.Equal(now), !h.lost && endsSoon(pod):
 			unsure++
 		case !h.lost:
 			running++
