@@ -79,7 +79,7 @@ func rules(s *sim.Setup) outlook.Rules {
 // another pod arrives, or at which a pod ends that declared no end.
 func TestPlaysOnProperty(t *testing.T) {
 	started, gangs := 0, 0
-	rapid.Check(t, func(t *rapid.T) {
+	law := func(t *rapid.T) {
 		s := drawRun(t)
 		h, err := sim.Run(s)
 		if err != nil {
@@ -121,7 +121,11 @@ func TestPlaysOnProperty(t *testing.T) {
 			t.Fatalf("from %v until %v (-run +snapshot):\n%s", at, until, diff)
 		}
 		checkDevices(t, h, o.After, at+length)
-	})
+	}
+	// One set of cases in a hundred has no gang that gets a place, and says nothing about gangs.
+	for sets := 0; sets < 5 && (started == 0 || gangs == 0); sets++ {
+		rapid.Check(t, law)
+	}
 	t.Logf("%d pods, %d of them in gangs, got a place", started, gangs)
 	if started == 0 || gangs == 0 {
 		t.Errorf("%d pods, %d of them in gangs, got a place in all histories", started, gangs)
