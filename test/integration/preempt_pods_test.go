@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	v1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
@@ -154,6 +155,38 @@ func (c *gangCluster) awaitRefused(t *testing.T, name string, texts ...string) {
 		said := refusal(p)
 		return said != "" && contains(said, texts...), said
 	})
+}
+
+// watchRefusals follows a pod that is made after the call. The function that it returns waits until the scheduler has refused the pod
+// with all texts at any of its attempts. A later attempt may replace a message within milliseconds, so awaitRefused may not see it.
+func (c *gangCluster) watchRefusals(t *testing.T, name string) func(texts ...string) {
+	t.Helper()
+	w, err := c.admin.CoreV1().Pods(c.namespace).Watch(life(t), metav1.ListOptions{FieldSelector: "metadata.name=" + name})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(w.Stop)
+	return func(texts ...string) {
+		t.Helper()
+		said := []string{}
+		hangs := time.After(patience)
+		for {
+			select {
+			case e, ok := <-w.ResultChan():
+				p, isPod := e.Object.(*v1.Pod)
+				if !ok || !isPod {
+					t.Fatalf("the watch of pod %s ended: %v", name, e.Object)
+				}
+				text := refusal(p)
+				if text != "" && contains(text, texts...) {
+					return
+				}
+				said = append(said, text)
+			case <-hangs:
+				t.Fatalf("waiting until pod %s is refused with %q; it was refused with %q", name, texts, said)
+			}
+		}
+	}
 }
 
 // refusal returns why the scheduler refused a pod, "" where it did not.

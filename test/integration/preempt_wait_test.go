@@ -94,8 +94,9 @@ func leavesAnyway(t *testing.T, c *gangCluster) {
 	if err := c.admin.CoreV1().Pods(c.namespace).Delete(life(t), "old-0", metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
+	awaitRefused := c.watchRefusals(t, "urgent")
 	c.submit(t, patientPod("urgent", high, "n0", 10))
-	c.awaitRefused(t, "urgent", "evicts no pod, waits for "+c.namespace+"/old-0")
+	awaitRefused("evicts no pod, waits for " + c.namespace + "/old-0")
 	c.probe(t, "late", low, "n0", 10)
 	c.onlyThese(t, "old-0")
 	c.finish(t, "old-0")
