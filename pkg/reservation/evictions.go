@@ -156,10 +156,14 @@ func (m *move) budgetsEased() {
 	m.retryPods(func(p *preemptor) bool { return p.OnBudgets })
 }
 
-// secondPassed activates the pods whose time has come, and drops victims that are overdue.
+// secondPassed activates the pods whose time has come, and drops victims that are overdue, which budgets are then not charged with.
 func (m *move) secondPassed() {
 	m.retryPods(func(p *preemptor) bool { return !p.Retry.IsZero() && !m.now.Before(p.Retry) })
+	before := len(m.chosen)
 	maps.DeleteFunc(m.chosen, func(_ vgpu.UID, c Chosen) bool { return m.now.After(c.Until) })
+	if len(m.chosen) < before {
+		m.budgetsEased()
+	}
 }
 
 // retryPods activates the pods that are due.

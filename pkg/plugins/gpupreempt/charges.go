@@ -50,3 +50,19 @@ func (p *Plugin) charge(allowed []preemption.Budget, budgets []*policyv1.PodDisr
 		allowed[i].Allowed = max(0, allowed[i].Allowed-charged[allowed[i].Name])
 	}
 }
+
+// charges returns how many victims are charged to one state of a budget.
+func (p *Plugin) charges(s reservation.Stamp) (count int) {
+	p.machine.Lock(func(l machine.Locked) { count = l.State.Charges()[s] })
+	return count
+}
+
+// allCharges returns how many victims are charged to budgets, once for each budget.
+func (p *Plugin) allCharges() (count int) {
+	p.machine.Lock(func(l machine.Locked) {
+		for _, n := range l.State.Charges() {
+			count += n
+		}
+	})
+	return count
+}

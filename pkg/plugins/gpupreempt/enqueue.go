@@ -54,7 +54,7 @@ func (p *Plugin) watch(ctx context.Context) error {
 		UpdateFunc: func(old, now any) {
 			before, okBefore := old.(*policyv1.PodDisruptionBudget)
 			budget, ok := now.(*policyv1.PodDisruptionBudget)
-			if ok && okBefore && budget.Status.DisruptionsAllowed > before.Status.DisruptionsAllowed {
+			if ok && okBefore && (budget.Status.DisruptionsAllowed > before.Status.DisruptionsAllowed || p.charges(stampOf(before)) > p.charges(stampOf(budget))) {
 				p.budgetsEased(ctx)
 			}
 		},
@@ -76,10 +76,15 @@ func (p *Plugin) podChanged(old, now any) {
 	}
 }
 
-// podGone handles the end of a pod: a preemptor, whose remaining victims stay, or a victim.
+// podGone handles the end of a pod: a preemptor, whose remaining victims stay, or a victim. A budget allows more when a victim is gone
+// that it did not count yet.
 func (p *Plugin) podGone(pod *v1.Pod) {
 	p.ended(pod, true)
+	before := p.allCharges()
 	p.machine.Step(func(machine.Locked) reservation.Event { return reservation.VictimGone{UID: kube.UIDOf(pod)} })
+	if p.allCharges() < before {
+		p.budgetsEased(context.Background())
+	}
 }
 
 // isEvicting reports whether evictions for a preemptor are under way.

@@ -78,6 +78,7 @@ func newDesk(t testing.TB, gpuNodes ...*v1alpha1.GPUNode) *desk {
 		pending: newPending(nil, pods), answered: [2]firstAnswer{newAnswer(), newAnswer()},
 		gpuNodes: cache.NewStore(cache.MetaNamespaceKeyFunc),
 	}
+	d.plugin.state.freed = d.plugin.pending.activateOn
 	d.plugin.now = func() time.Time { return time.Now().Add(d.later) }
 	d.plugin.profiled.Store(true)
 	d.usual()

@@ -11,24 +11,17 @@ import (
 	"github.com/tandem-gpu/tandem/pkg/api/v1alpha1"
 )
 
-// EventsToRegister names the events after which the scheduler retries a pod that this plugin refused. A vGPU pod leaves
-// its node, a user corrects the pod's own annotations or its profile, a node appears, or a node's kubelet offers more
-// slots. Changes of GPUNodes, of WorkloadProfiles and of what other pods promised are no events of the framework. The
-// plugin itself activates the pending pods that these may help, once it has read them (see pending).
+// EventsToRegister names the events after which the scheduler retries a pod that this plugin refused. A vGPU pod leaves a node on which
+// the pod may have room now, a user corrects the pod's own annotations or its profile, a node appears, or a node's kubelet offers more
+// slots. Changes of GPUNodes, of WorkloadProfiles and of what other pods promised are no events of the framework. The plugin itself
+// activates the pending pods that these may help, once it has read them (see pending).
 func (p *Plugin) EventsToRegister(context.Context) ([]fwk.ClusterEventWithHint, error) {
 	return []fwk.ClusterEventWithHint{
-		{Event: fwk.ClusterEvent{Resource: fwk.AssignedPod, ActionType: fwk.Delete}, QueueingHintFn: afterPodLeft},
+		{Event: fwk.ClusterEvent{Resource: fwk.AssignedPod, ActionType: fwk.Delete}, QueueingHintFn: p.afterPodLeft},
 		{Event: fwk.ClusterEvent{Resource: fwk.TargetPod, ActionType: fwk.Update}, QueueingHintFn: afterCorrection},
 		{Event: fwk.ClusterEvent{Resource: fwk.Node, ActionType: fwk.Add}},
 		{Event: fwk.ClusterEvent{Resource: fwk.Node, ActionType: fwk.UpdateNodeAllocatable}, QueueingHintFn: afterOffer},
 	}, nil
-}
-
-func afterPodLeft(_ klog.Logger, _ *v1.Pod, old, _ any) (fwk.QueueingHint, error) {
-	if former, ok := old.(*v1.Pod); ok && !kube.WantsVGPU(former) {
-		return fwk.QueueSkip, nil
-	}
-	return fwk.Queue, nil
 }
 
 func afterOffer(_ klog.Logger, _ *v1.Pod, old, updated any) (fwk.QueueingHint, error) {

@@ -35,7 +35,7 @@ const gib = 1 << 30
 
 // cluster is an API, real or in memory, with a scheduler that runs the plugin in the profile "default-scheduler".
 type cluster struct {
-	t       *testing.T
+	t       testing.TB
 	client  kubernetes.Interface
 	dynamic dynamic.Interface
 	// seen by the scheduler instead of client, where they differ.
@@ -51,7 +51,7 @@ type cluster struct {
 }
 
 // newCluster returns a cluster in memory with the given GPUNodes and a Node for each, and a running scheduler.
-func newCluster(t *testing.T, gpuNodes ...*v1alpha1.GPUNode) *cluster {
+func newCluster(t testing.TB, gpuNodes ...*v1alpha1.GPUNode) *cluster {
 	client := fakeapi.NewClientset()
 	client.PrependReactor("create", "pods", bindReactor(client))
 	c := &cluster{t: t, client: client, dynamic: fakecluster.NewDynamic()}

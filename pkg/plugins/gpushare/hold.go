@@ -2,6 +2,7 @@ package gpushare
 
 import (
 	"fmt"
+	"reflect"
 	"slices"
 	"time"
 
@@ -34,6 +35,9 @@ func (s *state) hold(h vgpu.Hold) error {
 	}
 	if err := n.empty.Clone().Hold(h); err != nil {
 		return err
+	}
+	if old, ok := s.holds[h.UID]; ok && !reflect.DeepEqual(old, h) {
+		s.freed(old.Node)
 	}
 	s.dropHold(h.UID)
 	s.holds[h.UID] = h
@@ -93,10 +97,14 @@ func (s *state) noteBound(uid vgpu.UID, nodeName string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.dropReservation(uid)
+	if h, ok := s.holds[uid]; ok && h.Node != nodeName {
+		s.freed(h.Node)
+	}
 	s.dropHold(uid)
 	for _, name := range slices.Clone(s.unresolved[uid]) {
 		if name != nodeName {
 			s.resolve(uid, name)
+			s.freed(name)
 			continue
 		}
 		u := s.nodes[name].unresolved[uid]
@@ -111,9 +119,13 @@ func (s *state) gone(uid vgpu.UID) (onTrial bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	onTrial = s.abandon(uid)
+	if h, ok := s.holds[uid]; ok {
+		s.freed(h.Node)
+	}
 	s.dropHold(uid)
 	for _, name := range slices.Clone(s.unresolved[uid]) {
 		s.resolve(uid, name)
+		s.freed(name)
 	}
 	return onTrial
 }

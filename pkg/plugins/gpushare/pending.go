@@ -2,6 +2,7 @@ package gpushare
 
 import (
 	"context"
+	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -35,6 +36,10 @@ type pending struct {
 	// WorkloadProfiles.
 	all, promised bool
 	profiles      sets.Set[string]
+	// freed are the nodes of which room became free without an event of the framework, with the moment of the last time. moment
+	// counts these times.
+	freed  map[string]uint64
+	moment uint64
 }
 
 // waiting is a pod that waits, and why the plugin refused its last attempt: on some node others hold the room, on some a
@@ -44,6 +49,12 @@ type waiting struct {
 	room, promise bool
 	// last is the last attempt, nil before the first.
 	last *attempt
+	// sure: the last attempt ended with the refusals of all nodes.
+	sure bool
+	// began is the moment of pending at which the last attempt began.
+	began uint64
+	// read is the kind of the pod.
+	read knownKind
 }
 
 // attempt is how an attempt to place a pod ended. An attempt is immutable.
@@ -80,6 +91,15 @@ func (w *pending) remove(pod *v1.Pod) {
 	delete(w.pods, pod.UID)
 }
 
+// begin notes that an attempt to place a pod begins, before it reads what is free.
+func (w *pending) begin(uid types.UID) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if known := w.pods[uid]; known != nil {
+		known.began = w.moment
+	}
+}
+
 // note keeps an attempt and its refusals; none for another reason than room. It does not keep a pod that is gone by now.
 func (w *pending) note(pod *v1.Pod, refusals []vgpu.Refusal, last *attempt) {
 	w.mu.Lock()
@@ -93,7 +113,7 @@ func (w *pending) note(pod *v1.Pod, refusals []vgpu.Refusal, last *attempt) {
 		known = &waiting{pod: pod}
 		w.pods[pod.UID] = known
 	}
-	known.last = last
+	known.last, known.sure = last, true
 	if known.room {
 		w.short--
 	}
@@ -150,8 +170,8 @@ func (w *pending) request(note func()) {
 }
 
 // run activates until ctx ends. Where the learner has news for the rule, it activates the pods that a promise keeps
-// waiting once in rulePause.
-func (w *pending) run(ctx context.Context, outdated func() bool) {
+// waiting once in rulePause. may reports whether a pod may have room on a node.
+func (w *pending) run(ctx context.Context, outdated func() bool, may func(pod *v1.Pod, node string) bool) {
 	tick := time.NewTicker(rulePause)
 	defer tick.Stop()
 	for {
@@ -164,7 +184,7 @@ func (w *pending) run(ctx context.Context, outdated func() bool) {
 			}
 			continue
 		case <-w.changed:
-			w.activateRequested(klog.FromContext(ctx))
+			w.activateRequested(klog.FromContext(ctx), may)
 		}
 		select {
 		case <-ctx.Done():
@@ -174,8 +194,9 @@ func (w *pending) run(ctx context.Context, outdated func() bool) {
 	}
 }
 
-func (w *pending) activateRequested(logger klog.Logger) {
+func (w *pending) activateRequested(logger klog.Logger, may func(pod *v1.Pod, node string) bool) {
 	pods := w.takeRequested()
+	maps.Copy(pods, w.takeFreed(may))
 	if len(pods) > 0 {
 		w.activator.Activate(logger, pods)
 	}

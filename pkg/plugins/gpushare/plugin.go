@@ -54,6 +54,8 @@ type Plugin struct {
 	// answered are done when the plugin has read the GPUNodes, and the WorkloadProfiles, or cannot.
 	answered [2]firstAnswer
 	pending  *pending
+	// departure is the last pod that left, for the pods that wait.
+	departure departure
 	// hosts are the nodes as the API server has them.
 	hosts corelisters.NodeLister
 	// scoresAll: Score also runs for pods without vGPUs.
@@ -180,7 +182,7 @@ func newPlugin(
 		go learner.Run(ctx)
 	})
 	p.state = newState(pods.Lister(), m, learner)
-	p.state.prices = givenPrices(args)
+	p.state.prices, p.state.freed = givenPrices(args), p.pending.activateOn
 	if err := p.expect(args); err != nil {
 		return nil, fmt.Errorf("start plugin %s: %s: %w", Name, path.Child("typicalRequests"), err)
 	}
@@ -193,7 +195,7 @@ func newPlugin(
 		return nil, fmt.Errorf("start plugin %s: %w", Name, err)
 	}
 	p.awaitAnswers(ctx)
-	go p.pending.run(ctx, p.outdated)
+	go p.pending.run(ctx, p.outdated, p.mayHaveRoom)
 	go wait.UntilWithContext(ctx, p.settleUnresolved, unresolvedStep)
 	go wait.UntilWithContext(ctx, p.endPauses, pauseStep)
 	go wait.UntilWithContext(ctx, p.reportMissing, missingStep)

@@ -24,6 +24,7 @@ func (p *Plugin) PreFilter(ctx context.Context, cs fwk.CycleState, pod *v1.Pod, 
 	if !kube.WantsVGPU(pod) {
 		return p.rankHosts(ctx, cs, pod, nodes)
 	}
+	p.pending.begin(pod.UID)
 	r, err := readRequest(pod)
 	if err != nil {
 		p.metrics.refused("Malformed")

@@ -30,6 +30,7 @@ func (p *Plugin) Reserve(_ context.Context, cs fwk.CycleState, pod *v1.Pod, node
 	}
 	a, why := p.state.reserve(info, r, reserveOptions{replay: choiceOf(cs), planned: p.state.plannedElsewhere(pod)})
 	if why != "" {
+		p.pending.noteUnsure(pod.UID)
 		return verdict.New(fwk.Unschedulable, why)
 	}
 	cs.Write(choiceKey, &choice{a})
@@ -77,6 +78,7 @@ func (s *state) reserve(info fwk.NodeInfo, r *vgpu.Request, b reserveOptions) (v
 	}
 	s.reservations[r.UID] = a
 	n.reserved[r.UID] = true
+	n.given(s, a)
 	n.epoch++
 	n.try(r.UID)
 	return a, ""

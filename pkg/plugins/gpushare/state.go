@@ -29,6 +29,8 @@ type state struct {
 	// those of the models.
 	rates  *placement.Rates
 	prices map[string]int64
+	// freed has the pods tried again that may have room on a node: room became free there without an event of the framework.
+	freed func(node string)
 	// rule is replaced by PreFilter alone, so that it is one for all steps of a scheduling cycle.
 	rule atomic.Pointer[rule]
 
@@ -68,6 +70,8 @@ type node struct {
 	// unresolved holds assignments whose bind may or may not have happened, by pod. Such an assignment keeps its room
 	// from all pods, and a pod that comes back to the node gets the same one again.
 	unresolved map[vgpu.UID]unresolved
+	// since has the devices that the scheduler gave to pods since the cached occupancy, by pod. Some of those pods may be gone.
+	since map[vgpu.UID]vgpu.Assignment
 	// pause keeps pods away while the kubelet of the node refuses them, nil for none.
 	pause *pause
 
@@ -82,6 +86,7 @@ func newState(pods corelisters.PodLister, m *metricSet, learner *learning.Learne
 		reservations: map[vgpu.UID]vgpu.Assignment{},
 		holds:        map[vgpu.UID]vgpu.Hold{},
 		unresolved:   map[vgpu.UID][]string{},
+		freed:        func(string) {},
 		why:          "the GPUNodes are not read yet",
 	}
 }

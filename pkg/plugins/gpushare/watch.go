@@ -48,6 +48,9 @@ func (p *Plugin) podEvents(ctx context.Context) cache.ResourceEventHandler {
 				p.arrived(pod)
 			}
 			p.seen(pod)
+			if on := before.Status.NominatedNodeName; on != "" && pod.Spec.NodeName != "" && pod.Spec.NodeName != on {
+				p.pending.activateAfterNomination(on)
+			}
 			if pod.Spec.NodeName != "" && before.Annotations[v1alpha1.AnnotationMaxSlowdown] != pod.Annotations[v1alpha1.AnnotationMaxSlowdown] {
 				p.pending.activatePromised()
 			}
