@@ -128,6 +128,9 @@ func (g *gates) start(c *cobra.Command) error {
 	}
 	groups := podgroup.ServedOf(has)
 	klog.InfoS("Found PodGroups", "scheduling.k8s.io", groups.Native, "scheduling.x-k8s.io", groups.XK8s)
+	if err := preferGates(g.gate, func(gate featuregate.Feature) string { return given(c, gate) }); err != nil {
+		return err
+	}
 	if err := setGates(g.gate, func(gate featuregate.Feature) string { return given(c, gate) }, has); err != nil {
 		return err
 	}
@@ -199,6 +202,18 @@ func given(c *cobra.Command, gate featuregate.Feature) string {
 		}
 	}
 	return ""
+}
+
+// preferGates switches the gate on with which the framework asks GPUShare once which pods a departure concerns, unless the administrator
+// gave it. Kubernetes 1.37 has it off, and then asks about each waiting pod.
+func preferGates(gate featuregate.MutableFeatureGate, given func(featuregate.Feature) string) error {
+	if given(features.SchedulerPreQueueingHints) != "" {
+		return nil
+	}
+	if err := gate.SetFromMap(map[string]bool{string(features.SchedulerPreQueueingHints): true}); err != nil {
+		return fmt.Errorf("set feature gate %s: %w", features.SchedulerPreQueueingHints, err)
+	}
+	return nil
 }
 
 // setGates sets each gate by what the API server serves, except the gates that the administrator gave. setGates refuses

@@ -31,7 +31,8 @@ func newGate(t *testing.T, flags string) featuregate.MutableVersionedFeatureGate
 	alpha := featuregate.VersionedSpecs{{Version: version.MustParse("1.37"), PreRelease: featuregate.Alpha}}
 	must(t, gate.AddVersioned(map[featuregate.Feature]featuregate.VersionedSpecs{
 		features.GenericWorkload: beta, features.TopologyAwareWorkloadScheduling: alpha, features.CompositePodGroup: alpha,
-		features.DRADeviceTaintRules: {{Version: version.MustParse("1.37"), Default: true, PreRelease: featuregate.GA}},
+		features.SchedulerPreQueueingHints: alpha,
+		features.DRADeviceTaintRules:       {{Version: version.MustParse("1.37"), Default: true, PreRelease: featuregate.GA}},
 	}))
 	must(t, gate.AddDependencies(map[featuregate.Feature][]featuregate.Feature{
 		features.TopologyAwareWorkloadScheduling: {features.GenericWorkload},
@@ -106,6 +107,30 @@ func TestSetGates(t *testing.T) {
 				t.Errorf("gates that are on (-want +got):\n%s", diff)
 			}
 		})
+	}
+}
+
+// The framework asks which pods a departure concerns, unless the administrator does not want it.
+func TestPreferredGates(t *testing.T) {
+	const hints = features.SchedulerPreQueueingHints
+	for _, test := range []struct {
+		flags, given string
+		want         bool
+	}{
+		{want: true},
+		{flags: string(hints) + "=false", given: "false"},
+		{flags: string(hints) + "=true", given: "true", want: true},
+	} {
+		gate := newGate(t, test.flags)
+		must(t, preferGates(gate, func(f featuregate.Feature) string {
+			if f != hints {
+				return ""
+			}
+			return test.given
+		}))
+		if got := gate.Enabled(hints); got != test.want {
+			t.Errorf("with the flag %q the gate is %v, want %v", test.flags, got, test.want)
+		}
 	}
 }
 

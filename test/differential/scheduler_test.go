@@ -41,6 +41,7 @@ import (
 	"github.com/tandem-gpu/tandem/pkg/plugins/gpushare"
 	"github.com/tandem-gpu/tandem/pkg/sim"
 	"github.com/tandem-gpu/tandem/pkg/vgpu"
+	"github.com/tandem-gpu/tandem/test/fakecluster"
 )
 
 // patience bounds the wait for one pod. Only a hang reaches it, however slow the machine.
@@ -66,6 +67,9 @@ type answer struct {
 // newRig starts a scheduler for the nodes, with the profile of deploy/ and the plugin's arguments changed by set.
 func newRig(t *testing.T, nodes []*vgpu.Node, set func(*config.GPUShareArgs)) *rig {
 	t.Helper()
+	if err := fakecluster.SetGates(); err != nil {
+		t.Fatal(err)
+	}
 	r := &rig{t: t, client: fake.NewSimpleClientset(), answers: make(chan answer, 16)}
 	for _, n := range nodes {
 		if err := r.client.Tracker().Add(node(n)); err != nil {

@@ -7,9 +7,11 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	utilfeature "k8s.io/apiserver/pkg/util/feature"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/events"
 	fwk "k8s.io/kube-scheduler/framework"
+	"k8s.io/kubernetes/pkg/features"
 	"k8s.io/kubernetes/pkg/scheduler"
 	schedulerconfig "k8s.io/kubernetes/pkg/scheduler/apis/config"
 	"k8s.io/kubernetes/pkg/scheduler/apis/config/latest"
@@ -55,11 +57,19 @@ func GangArgs() config.GPUGangArgs {
 	}
 }
 
+// SetGates sets the feature gates that the scheduler sets whatever the API server serves.
+func SetGates() error {
+	return utilfeature.DefaultMutableFeatureGate.SetFromMap(map[string]bool{string(features.SchedulerPreQueueingHints): true})
+}
+
 // Start runs a scheduler with plugins until stop or the end of the test. It also runs the loops of the plugins, each in
 // a goroutine of its own, once the informers have synced.
 func Start(t testing.TB, client kubernetes.Interface, p schedulerconfig.KubeSchedulerProfile, plugins frameworkruntime.Registry,
 	beside ...func(context.Context)) (stop func()) {
 	t.Helper()
+	if err := SetGates(); err != nil {
+		t.Fatal(err)
+	}
 	ctx, cancel := context.WithCancel(t.Context())
 	informers := scheduler.NewInformerFactory(client, 0, nil)
 	broadcaster := events.NewBroadcaster(&events.EventSinkImpl{Interface: client.EventsV1()})

@@ -25,6 +25,7 @@ import (
 	"github.com/tandem-gpu/tandem/pkg/plugins/gpugang"
 	"github.com/tandem-gpu/tandem/pkg/plugins/gpupreempt"
 	"github.com/tandem-gpu/tandem/pkg/plugins/gpushare"
+	"github.com/tandem-gpu/tandem/test/fakecluster"
 )
 
 // Spans of the plugins' arguments: shorter than usual ones, since every second of them is played.
@@ -78,6 +79,9 @@ type scheduling struct {
 
 // startScheduling runs the real scheduler against the API server until stop.
 func startScheduling(ctx context.Context, a *api, k kit) (*scheduling, error) {
+	if err := fakecluster.SetGates(); err != nil {
+		return nil, err
+	}
 	ctx, cancel := context.WithCancel(ctx)
 	client := clientset{a.core, a}
 	informers := scheduler.NewInformerFactory(client, 0, nil)

@@ -78,6 +78,10 @@ func newDesk(t testing.TB, gpuNodes ...*v1alpha1.GPUNode) *desk {
 		pending: newPending(nil, pods), answered: [2]firstAnswer{newAnswer(), newAnswer()},
 		gpuNodes: cache.NewStore(cache.MetaNamespaceKeyFunc),
 	}
+	if err := indexer.AddIndexers(cache.Indexers{plainPods: indexPlain}); err != nil {
+		t.Fatal(err)
+	}
+	d.plugin.plain = func() []*v1.Pod { return plainOf(indexer) }
 	d.plugin.state.freed = d.plugin.pending.activateOn
 	d.plugin.now = func() time.Time { return time.Now().Add(d.later) }
 	d.plugin.profiled.Store(true)

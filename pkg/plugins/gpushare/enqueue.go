@@ -14,12 +14,13 @@ import (
 // PreEnqueue keeps pods out of the queue that request an amount of anything which no host could offer, and says so in
 // an event of the pod, once. Other plugins would add such amounts up and compare them at every try, which takes seconds
 // where the amount has millions of digits. The user must replace the pod: resources are immutable. PreEnqueue also
-// notes the profile that a pod with vGPUs names, so that an event informs its owner where there is none.
+// notes the profile that a pod with vGPUs names, so that an event informs its owner where there is none, and that an attempt begins.
 func (p *Plugin) PreEnqueue(ctx context.Context, pod *v1.Pod) *fwk.Status {
 	err := kube.CheckAmounts(pod)
 	if err == nil {
 		if kube.WantsVGPU(pod) {
 			p.missing.note(pod, p.now())
+			p.pending.noteUnsure(pod.UID)
 		}
 		return nil
 	}

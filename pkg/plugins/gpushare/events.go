@@ -4,8 +4,10 @@ import (
 	"context"
 
 	v1 "k8s.io/api/core/v1"
+	utilfeature "k8s.io/apiserver/pkg/util/feature"
 	"k8s.io/klog/v2"
 	fwk "k8s.io/kube-scheduler/framework"
+	"k8s.io/kubernetes/pkg/features"
 
 	"github.com/tandem-gpu/tandem/internal/cluster/kube"
 	"github.com/tandem-gpu/tandem/pkg/api/v1alpha1"
@@ -14,14 +16,21 @@ import (
 // EventsToRegister names the events after which the scheduler retries a pod that this plugin refused. A vGPU pod leaves a node on which
 // the pod may have room now, a user corrects the pod's own annotations or its profile, a node appears, or a node's kubelet offers more
 // slots. Changes of GPUNodes, of WorkloadProfiles and of what other pods promised are no events of the framework. The plugin itself
-// activates the pending pods that these may help, once it has read them (see pending).
+// activates the pending pods that these may help, once it has read them (see pending). The arrival of a pod helps no pod that this plugin
+// refused. It is here so that the framework does not walk through all waiting pods (see whoMayJoin).
 func (p *Plugin) EventsToRegister(context.Context) ([]fwk.ClusterEventWithHint, error) {
-	return []fwk.ClusterEventWithHint{
-		{Event: fwk.ClusterEvent{Resource: fwk.AssignedPod, ActionType: fwk.Delete}, QueueingHintFn: p.afterPodLeft},
+	events := []fwk.ClusterEventWithHint{
+		{Event: fwk.ClusterEvent{Resource: fwk.AssignedPod, ActionType: fwk.Delete}, QueueingHintFn: p.afterPodLeft, PreQueueingHintFn: p.whoMayGain},
 		{Event: fwk.ClusterEvent{Resource: fwk.TargetPod, ActionType: fwk.Update}, QueueingHintFn: afterCorrection},
 		{Event: fwk.ClusterEvent{Resource: fwk.Node, ActionType: fwk.Add}},
 		{Event: fwk.ClusterEvent{Resource: fwk.Node, ActionType: fwk.UpdateNodeAllocatable}, QueueingHintFn: afterOffer},
-	}, nil
+	}
+	if utilfeature.DefaultFeatureGate.Enabled(features.SchedulerPreQueueingHints) {
+		events = append(events, fwk.ClusterEventWithHint{
+			Event: fwk.ClusterEvent{Resource: fwk.AssignedPod, ActionType: fwk.Add}, QueueingHintFn: afterPodCame, PreQueueingHintFn: p.whoMayJoin,
+		})
+	}
+	return events, nil
 }
 
 func afterOffer(_ klog.Logger, _ *v1.Pod, old, updated any) (fwk.QueueingHint, error) {

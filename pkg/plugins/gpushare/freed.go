@@ -31,12 +31,8 @@ func (p *Plugin) afterPodLeft(_ klog.Logger, pod *v1.Pod, old, _ any) (fwk.Queue
 	case !kube.WantsVGPU(former):
 		return fwk.QueueSkip, nil
 	}
-	node := former.Spec.NodeName
-	if node == "" {
-		node = former.Status.NominatedNodeName
-	}
-	k := p.pending.kindOf(pod)
-	if node == "" || former.Spec.SchedulingGroup != nil || p.state.plannedElsewhere(former) || p.inDoubt(pod, k) {
+	node, k := nodeOf(former), p.pending.kindOf(pod)
+	if node == "" || p.isMember(former) || p.inDoubt(pod, k) {
 		return fwk.Queue, nil
 	}
 	if k.broken || !p.departure.answer(former, k, func() bool { return p.state.mayFit(k, node, former) }) {
@@ -48,7 +44,7 @@ func (p *Plugin) afterPodLeft(_ klog.Logger, pod *v1.Pod, old, _ any) (fwk.Queue
 // inDoubt reports whether the room on one node alone does not say if a pod can be placed. That is so for pods that other plugins plan, or
 // have a hold of their own, for members of a group, and for pods whose last attempt ended after Filter.
 func (p *Plugin) inDoubt(pod *v1.Pod, k *kind) bool {
-	if k.sized || pod.Spec.SchedulingGroup != nil || p.state.plannedElsewhere(pod) || !p.pending.isSure(pod.UID) {
+	if k.sized || p.isMember(pod) || !p.pending.isSure(pod.UID) {
 		return true
 	}
 	_, held := p.Held(kube.UIDOf(pod))
@@ -202,12 +198,14 @@ func (w *pending) kindOf(pod *v1.Pod) *kind {
 	return known.read.kind
 }
 
-// noteUnsure notes that the last attempt to place a pod ended after Filter, so that its refusals do not say what helps.
+// noteUnsure notes that the refusals of the last noted attempt to place a pod do not say what helps: a later attempt begins, or ended
+// after Filter.
 func (w *pending) noteUnsure(uid types.UID) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if known := w.pods[uid]; known != nil {
 		known.sure = false
+		w.file(known)
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/sets"
 	fwk "k8s.io/kube-scheduler/framework"
 	"pgregory.net/rapid"
 
@@ -88,6 +89,7 @@ func (q *queue) arrive() {
 // try is a scheduling cycle: the pod is assumed on a node, or sleeps.
 func (q *queue) try(p *v1.Pod) {
 	delete(q.awake, p.Name)
+	q.plugin.pending.noteUnsure(p.UID)
 	cs := q.preFilter(p)
 	for _, info := range q.nodes {
 		name := info.Node().Name
@@ -96,7 +98,8 @@ func (q *queue) try(p *v1.Pod) {
 			return
 		}
 	}
-	q.plugin.pending.note(p, nil, nil)
+	lacksDevices := rapid.IntRange(0, 3).Draw(q.rt, "lacks devices alone") > 0
+	q.plugin.pending.note(p, nil, &attempt{onDevices: lacksDevices && !q.plugin.isMember(p)})
 	if q.roomFor(p) != "" {
 		q.awake[p.Name] = p // evictions follow, and another try
 		return
@@ -174,9 +177,21 @@ func (q *queue) goes(p *v1.Pod) {
 	q.plugin.gone(p)
 }
 
-// hint asks about the pods that sleep, as the framework does after the departure of a pod.
+// hint asks about the pods that sleep, as the framework does after the departure of a pod, with the feature gate or without.
 func (q *queue) hint(left *v1.Pod) {
+	named := concerned{}
+	first, err := q.plugin.whoMayGain(q.logger(), left, nil)
+	if err != nil {
+		q.rt.Fatal(err)
+	}
+	for _, name := range first.Pods {
+		named[name] = sets.Empty{}
+	}
+	askAll := first.AllPods || rapid.Bool().Draw(q.rt, "without the feature gate")
 	for name, p := range q.asleep {
+		if !askAll && !named.has(p) {
+			continue
+		}
 		hint, err := q.plugin.afterPodLeft(q.logger(), p, left, nil)
 		if err != nil {
 			q.rt.Fatal(err)

@@ -40,6 +40,9 @@ type pending struct {
 	// counts these times.
 	freed  map[string]uint64
 	moment uint64
+	// groups and named have all pods for the answers about departures: see file.
+	groups map[string]*group
+	named  map[types.UID]*v1.Pod
 }
 
 // waiting is a pod that waits, and why the plugin refused its last attempt: on some node others hold the room, on some a
@@ -53,8 +56,12 @@ type waiting struct {
 	sure bool
 	// began is the moment of pending at which the last attempt began.
 	began uint64
+	// onDevices is that of the last attempt.
+	onDevices bool
 	// read is the kind of the pod.
 	read knownKind
+	// filed is the group of the pod, "" for none.
+	filed string
 }
 
 // attempt is how an attempt to place a pod ended. An attempt is immutable.
@@ -66,28 +73,48 @@ type attempt struct {
 	nearest *vgpu.Refusal
 	// roomAt is the max-slowdown with which there was room: see snapshot.Refused.
 	roomAt int64
+	// onDevices: the pod lacks devices on all nodes, so only the departure of a pod with vGPUs can help.
+	onDevices bool
 }
 
 func newPending(activator fwk.PodActivator, lister corelisters.PodLister) *pending {
-	return &pending{activator: activator, lister: lister, changed: make(chan struct{}, 1), pods: map[types.UID]*waiting{}}
+	return &pending{
+		activator: activator, lister: lister, changed: make(chan struct{}, 1), pods: map[types.UID]*waiting{},
+		groups: map[string]*group{}, named: map[types.UID]*v1.Pod{},
+	}
 }
 
 func (w *pending) add(pod *v1.Pod) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if known := w.pods[pod.UID]; known != nil {
+		known.sure = known.sure && maps.Equal(known.pod.Labels, pod.Labels) // they may have made it a member of a gang
 		known.pod = pod
+		w.file(known)
 		return
 	}
-	w.pods[pod.UID] = &waiting{pod: pod}
+	w.enter(pod)
+}
+
+// enter makes the entry of a pod. The caller holds the lock.
+func (w *pending) enter(pod *v1.Pod) *waiting {
+	known := &waiting{pod: pod}
+	w.pods[pod.UID] = known
+	w.file(known)
+	return known
 }
 
 func (w *pending) remove(pod *v1.Pod) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if known := w.pods[pod.UID]; known != nil && known.room {
+	known := w.pods[pod.UID]
+	if known == nil {
+		return
+	}
+	if known.room {
 		w.short--
 	}
+	w.unfile(known)
 	delete(w.pods, pod.UID)
 }
 
@@ -110,10 +137,10 @@ func (w *pending) note(pod *v1.Pod, refusals []vgpu.Refusal, last *attempt) {
 		if err != nil || seen.UID != pod.UID || seen.Spec.NodeName != "" {
 			return
 		}
-		known = &waiting{pod: pod}
-		w.pods[pod.UID] = known
+		known = w.enter(pod)
 	}
-	known.last, known.sure = last, true
+	known.last, known.sure, known.onDevices = last, true, last != nil && last.onDevices
+	w.file(known)
 	if known.room {
 		w.short--
 	}

@@ -7,6 +7,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/apimachinery/pkg/util/wait"
@@ -54,6 +55,8 @@ type Plugin struct {
 	// answered are done when the plugin has read the GPUNodes, and the WorkloadProfiles, or cannot.
 	answered [2]firstAnswer
 	pending  *pending
+	// plain returns the waiting pods without vGPUs.
+	plain func() []*v1.Pod
 	// departure is the last pod that left, for the pods that wait.
 	departure departure
 	// hosts are the nodes as the API server has them.
@@ -173,6 +176,10 @@ func newPlugin(
 	if p.crowding, err = givenCrowding(args); err != nil {
 		return nil, fmt.Errorf("start plugin %s: %s: %w", Name, path.Child("interference", "model"), err)
 	}
+	if err := indexPlainPods(pods.Informer()); err != nil {
+		return nil, fmt.Errorf("start plugin %s: index waiting pods: %w", Name, err)
+	}
+	p.plain = func() []*v1.Pod { return plainOf(pods.Informer().GetIndexer()) }
 	learner := learning.New(learning.Options{
 		Model: p.crowding.model, MaxProfiles: int(args.Interference.MaxProfiles), Client: client,
 		Frozen: args.Interference.Learning == config.LearningDisabled,

@@ -37,6 +37,7 @@ func (p *Plugin) PostFilter(ctx context.Context, cs fwk.CycleState, pod *v1.Pod,
 		return nil, nothing
 	}
 	refusals, last := p.refusalsOf(r, nodes, statuses)
+	last.onDevices = last.onDevices && !p.isMember(pod)
 	p.pending.note(pod, refusals, last)
 	if p.news.any() {
 		p.pending.activateFor(profilePath(pod)) // the attempt went by a rule that is out of date
@@ -64,9 +65,11 @@ const notTried = "not looked at"
 func (p *Plugin) refusalsOf(r *vgpu.Request, nodes []fwk.NodeInfo, statuses fwk.NodeToStatusReader) ([]vgpu.Refusal, *attempt) {
 	var refusals []vgpu.Refusal
 	var tight []tooSlow
-	last := &attempt{at: p.now(), nodes: map[string]int{}}
+	last := &attempt{at: p.now(), nodes: map[string]int{}, onDevices: true}
 	for _, node := range nodes {
-		if by := statuses.Get(node.Node().Name).Plugin(); by != Name {
+		by := statuses.Get(node.Node().Name).Plugin()
+		last.onDevices = last.onDevices && p.lacksDevices(by, node)
+		if by != Name {
 			last.nodes[cmp.Or(by, notTried)]++
 			continue
 		}
