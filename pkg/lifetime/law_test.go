@@ -116,8 +116,8 @@ func TestLearnerIsBounded(t *testing.T) {
 	l := learner(t, c)
 	for i := range 500 {
 		observe(t, l, Observation{Pod: Pod{User: fmt.Sprint(i % 97), Workload: fmt.Sprint(i), Size: 1 + i%5, Declared: 9}, Length: float64(i)})
-		if len(l.groups) > 16 || len(l.sums) > 16 || len(l.members) != len(l.sums) {
-			t.Fatalf("%d groups, %d sums, %d counts of members", len(l.groups), len(l.sums), len(l.members))
+		if len(l.groups) > 16 || len(l.sums) > 16 || len(l.members) != len(l.sums) || len(l.owned) > 16 {
+			t.Fatalf("%d groups, %d sums, %d counts of members, %d of users", len(l.groups), len(l.sums), len(l.members), len(l.owned))
 		}
 	}
 	for k, s := range l.sums {
@@ -131,6 +131,34 @@ func TestLearnerIsBounded(t *testing.T) {
 		if got := s.pods(); math.Abs(got-want) > 1e-6 {
 			t.Errorf("sum of %+v has %v pods, its groups have %v", k, got, want)
 		}
+	}
+}
+
+// Pods of one user that all differ displace nothing of a user who has fewer groups.
+func TestFloodOfUnlikePods(t *testing.T) {
+	c := Defaults()
+	c.Groups = 64
+	l, calm := learner(t, c), Pod{User: "calm", Workload: "bert", Size: 1}
+	for range 20 {
+		observe(t, l, Observation{Pod: calm, Length: 3600})
+	}
+	owned := func() (count int) {
+		for k := range l.groups {
+			if k.user == "calm" {
+				count++
+			}
+		}
+		return count
+	}
+	before := owned()
+	for i := range 1000 {
+		observe(t, l, Observation{Pod: Pod{User: "flood", Workload: fmt.Sprint(i), Size: 1}, Length: 1})
+	}
+	if after := owned(); before != 3 || after != before || l.Known(calm) != 20 {
+		t.Errorf("%d groups of the calm user before, %d after, %d pods known", before, after, l.Known(calm))
+	}
+	if l.owned["calm"] != before || l.owned["calm"]+l.owned["flood"] != len(l.groups) {
+		t.Errorf("counts of groups are %v of %d", l.owned, len(l.groups))
 	}
 }
 

@@ -3,8 +3,6 @@ package lifetime
 import (
 	"cmp"
 	"fmt"
-	"maps"
-	"slices"
 )
 
 // Config says how much a Learner believes.
@@ -14,7 +12,8 @@ type Config struct {
 	// Memory is how many pods of a user a group remembers: each further one makes those before count 1 - 1/Memory times as much.
 	// Recent is the same for the last few, which often are runs of one experiment.
 	Memory, Recent float64
-	// Groups is how many groups the learner keeps. Beyond it, it forgets the group whose last pod ended first.
+	// Groups is how many groups the learner keeps. Beyond it, it forgets, of the user with the most groups, the one whose last pod ended
+	// first: a user whose pods all differ displaces no groups of users who have fewer.
 	Groups int
 }
 
@@ -47,9 +46,10 @@ type group struct {
 type Learner struct {
 	config Config
 	groups map[key]*group
-	// sums add up the groups over users. members counts how many groups each of them has.
+	// sums add up the groups over users. members counts how many groups each of them has, and owned how many each user has.
 	sums    map[key]*sketch
 	members map[key]int
+	owned   map[string]int
 	seen    int
 }
 
@@ -58,7 +58,7 @@ func NewLearner(c Config) (*Learner, error) {
 	if err := c.validate(); err != nil {
 		return nil, fmt.Errorf("configure lifetimes: %w", err)
 	}
-	return &Learner{config: c, groups: map[key]*group{}, sums: map[key]*sketch{}, members: map[key]int{}}, nil
+	return &Learner{config: c, groups: map[key]*group{}, sums: map[key]*sketch{}, members: map[key]int{}, owned: map[string]int{}}, nil
 }
 
 // Observe learns from a pod that no longer runs.
@@ -90,6 +90,7 @@ func (l *Learner) count(k key, length float64, stopped bool) {
 		g = &group{}
 		l.groups[k] = g
 		l.members[sum]++
+		l.owned[k.user]++
 		if l.sums[sum] == nil {
 			l.sums[sum] = &sketch{}
 		}
@@ -109,11 +110,21 @@ func (l *Learner) count(k key, length float64, stopped bool) {
 	}
 }
 
-// forget drops the group whose last pod ended first, the first by its key among equals.
+// forget drops a group of the user with the most groups: the one whose last pod ended first, the first by its key among equals.
 func (l *Learner) forget() {
-	oldest := slices.MinFunc(slices.Collect(maps.Keys(l.groups)), func(a, b key) int {
-		return cmp.Or(cmp.Compare(l.groups[a].last, l.groups[b].last), -cmp.Compare(a.by, b.by), compare(a, b))
-	})
+	user, most := "", 0
+	for name, count := range l.owned {
+		if count > most || count == most && name < user {
+			user, most = name, count
+		}
+	}
+	var oldest key
+	last := l.seen + 1
+	for k, g := range l.groups {
+		if k.user == user && (g.last < last || g.last == last && before(k, oldest)) {
+			oldest, last = k, g.last
+		}
+	}
 	sum := oldest
 	sum.by, sum.user = oldest.by&^byUser, ""
 	l.sums[sum].add(-1, &l.groups[oldest].past)
@@ -122,8 +133,12 @@ func (l *Learner) forget() {
 		delete(l.members, sum)
 	}
 	delete(l.groups, oldest)
+	if l.owned[user]--; l.owned[user] == 0 {
+		delete(l.owned, user)
+	}
 }
 
-func compare(a, b key) int {
-	return cmp.Or(cmp.Compare(a.user, b.user), cmp.Compare(a.workload, b.workload), cmp.Compare(a.model, b.model), cmp.Compare(a.size, b.size))
+// before orders groups of one user: those that tell pods apart by more come first.
+func before(a, b key) bool {
+	return cmp.Or(-cmp.Compare(a.by, b.by), cmp.Compare(a.workload, b.workload), cmp.Compare(a.model, b.model), cmp.Compare(a.size, b.size)) < 0
 }

@@ -11,7 +11,8 @@ type Pod struct {
 	// User is whose pod it is, such as a namespace. Workload is what runs, such as an image or the name of a job without its number.
 	// Model is the GPU model.
 	User, Workload, Model string
-	// Size is the compute that the pod asks for, all its devices together, in thousandths of a GPU.
+	// Size is the compute that the pod asks for, all its devices together, in a unit that is the same for all pods: slots, or thousandths of
+	// a GPU.
 	Size int
 	// Declared is the whole length in seconds that the pod declares, and Projected the one that its progress points to: the age at its
 	// last report ÷ the part that was done by then. Zero stands for no such word.

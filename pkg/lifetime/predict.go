@@ -3,6 +3,7 @@ package lifetime
 import (
 	"cmp"
 	"fmt"
+	"math"
 )
 
 // unit is the length on the grid that stands for a ratio of 1 to what a pod declared, so that ratios down to 2^-12 are told apart.
@@ -22,6 +23,15 @@ func (l *Learner) Predict(p Pod, age float64) (Curve, error) {
 		l.mix(&c, p, w)
 	}
 	return c, nil
+}
+
+// Known returns how many pods of the user of a pod the learner remembers: what is told apart by user rests on them. Without a name of the
+// user it counts those of all.
+func (l *Learner) Known(p Pod) int {
+	if g := l.groups[p.key(byUser)]; g != nil {
+		return int(math.Round(g.past.pods()))
+	}
+	return 0
 }
 
 // hazards are those of pods alike: over all users first, then of the user's own, then of the user's last ones.

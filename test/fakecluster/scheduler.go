@@ -45,7 +45,7 @@ func ShareArgs(bindTimeout time.Duration) *config.GPUShareArgs {
 		PodsWithoutGPUs: config.SkipPods, MixHalfLife: metav1.Duration{Duration: 24 * time.Hour},
 		Interference: config.InterferenceArgs{Model: "default", Learning: config.LearningEnabled, MaxProfiles: 10000},
 		Weights:      config.CostWeights{Fragmentation: 100, Interference: 100, Heterogeneity: 100},
-		Sharing:      config.SharingWhenScarce, ScarceBelowPercent: 10,
+		Sharing:      config.SharingWhenScarce, ScarceBelowPercent: 10, Lifetimes: config.LifetimesEnabled,
 	}
 }
 

@@ -35,6 +35,8 @@ type GPUShareArgs struct {
 	Sharing string
 	// ScarceBelowPercent of idle devices that make GPUs scarce.
 	ScarceBelowPercent int32
+	// Lifetimes is LifetimesEnabled or LifetimesDisabled.
+	Lifetimes string
 }
 
 // Values of PodsWithoutGPUs.
@@ -59,6 +61,14 @@ const (
 	LearningEnabled = "Enabled"
 	// LearningDisabled takes what is declared, and what was learned before.
 	LearningDisabled = "Disabled"
+)
+
+// Values of Lifetimes.
+const (
+	// LifetimesEnabled learns from pods that ended how long others still run.
+	LifetimesEnabled = "Enabled"
+	// LifetimesDisabled predicts no ends.
+	LifetimesDisabled = "Disabled"
 )
 
 // InterferenceModels are the models that InterferenceArgs.Model may name, by name. Package interference has them all; its

@@ -13,7 +13,7 @@ const (
 	maxPercent  = 1_000   // of a weight: ten times
 )
 
-// validateSharing returns what is illegal in how devices are shared.
+// validateSharing returns what is illegal in how devices are shared, and in what is learned for it.
 func validateSharing(args *GPUShareArgs, path *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	within := func(at *field.Path, value, least, most int32) {
@@ -36,5 +36,6 @@ func validateSharing(args *GPUShareArgs, path *field.Path) field.ErrorList {
 	within(at.Child("heterogeneity"), args.Weights.Heterogeneity, 0, maxPercent)
 	oneOf(path.Child("sharing"), args.Sharing, SharingAlways, SharingWhenScarce)
 	within(path.Child("scarceBelowPercent"), args.ScarceBelowPercent, 0, 100)
+	oneOf(path.Child("lifetimes"), args.Lifetimes, LifetimesDisabled, LifetimesEnabled)
 	return errs
 }

@@ -18,11 +18,11 @@ func TestValidateSharing(t *testing.T) {
 		}},
 		{name: "most", change: func(a *GPUShareArgs) {
 			a.Interference = InterferenceArgs{Model: "rank1", Learning: LearningEnabled, MaxProfiles: 100_000}
-			a.Weights, a.Sharing, a.ScarceBelowPercent = CostWeights{1000, 1000, 1000}, SharingWhenScarce, 100
+			a.Weights, a.Sharing, a.ScarceBelowPercent, a.Lifetimes = CostWeights{1000, 1000, 1000}, SharingWhenScarce, 100, LifetimesDisabled
 		}},
 		{
 			name: "below", change: func(a *GPUShareArgs) {
-				a.Interference, a.Sharing, a.ScarceBelowPercent = InterferenceArgs{}, "", -1
+				a.Interference, a.Sharing, a.ScarceBelowPercent, a.Lifetimes = InterferenceArgs{}, "", -1, ""
 				a.Weights = CostWeights{Fragmentation: -1, Interference: -2, Heterogeneity: -3}
 			},
 			want: []string{
@@ -34,6 +34,7 @@ func TestValidateSharing(t *testing.T) {
 				`args.weights.heterogeneity: Invalid value: -3: must be from 0 to 1000`,
 				`args.sharing: Unsupported value: "": supported values: "Always", "WhenScarce"`,
 				`args.scarceBelowPercent: Invalid value: -1: must be from 0 to 100`,
+				`args.lifetimes: Unsupported value: "": supported values: "Disabled", "Enabled"`,
 			},
 		},
 		{

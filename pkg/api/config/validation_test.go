@@ -16,7 +16,7 @@ func legal() *GPUShareArgs {
 		PodsWithoutGPUs: SkipPods, MixHalfLife: metav1.Duration{Duration: time.Hour},
 		Interference: InterferenceArgs{Model: "default", Learning: LearningEnabled, MaxProfiles: 10000},
 		Weights:      CostWeights{Fragmentation: 100, Interference: 100, Heterogeneity: 100},
-		Sharing:      SharingWhenScarce, ScarceBelowPercent: 10,
+		Sharing:      SharingWhenScarce, ScarceBelowPercent: 10, Lifetimes: LifetimesEnabled,
 	}
 }
 

@@ -24,6 +24,10 @@ var families = []tandem.Family{
 		Help: "Binds of vGPU pods that had taken effect although the API server answered with an error."},
 	{Name: prefix + "binds_total", Type: tandem.Counter, Labels: []string{"result"}, Unit: "binds", Range: "0 or more",
 		Help: "Binds of vGPU pods by result: bound, failed, or unknown when the API server did not tell in time."},
+	{Name: prefix + "ended_pods_total", Type: tandem.Counter, Labels: []string{"result"}, Unit: "pods", Range: "0 or more",
+		Help: "vGPU pods whose lengths the scheduler learned, by result: early, expected or late for pods that ended by themselves " +
+			"before, in or after the 80 % interval that was predicted at their start; stopped for pods that were deleted or evicted. " +
+			"Pods that had ended before the start of the scheduler count while the API server keeps them."},
 	{Name: prefix + "fragmentation_ratio", Type: tandem.Gauge, Unit: "ratio", Range: "0 to 1",
 		Help: "Part of the compute of healthy GPUs that is free and that the usual requests cannot use: for each kind of request " +
 			"what it cannot use where it is, weighted by how often it arrives. A request for no GPU uses none. The rarest " +

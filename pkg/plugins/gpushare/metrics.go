@@ -30,6 +30,7 @@ type metricSet struct {
 	misses     *metrics.Counter
 	rules      *metrics.CounterVec
 	predicted  *metrics.Histogram
+	ended      *metrics.CounterVec
 }
 
 func newMetrics() *metricSet {
@@ -51,6 +52,7 @@ func newMetrics() *metricSet {
 		rebuilds:   counter("occupancy_rebuilds_total"),
 		misses:     counter("shortlist_misses_total"),
 		rules:      vector("rule_changes_total"),
+		ended:      vector("ended_pods_total"),
 		predicted: metrics.NewHistogram(&metrics.HistogramOpts{
 			Name: slowdown.Name, Help: slowdown.Help, Buckets: slowdown.Buckets, StabilityLevel: metrics.ALPHA,
 		}),
@@ -59,7 +61,7 @@ func newMetrics() *metricSet {
 
 // all returns the registered metrics, without the gauges.
 func (m *metricSet) all() []metrics.Registerable {
-	return []metrics.Registerable{m.admissions, m.refusals, m.binds, m.retries, m.confirmed, m.rebuilds, m.misses, m.rules, m.predicted}
+	return []metrics.Registerable{m.admissions, m.refusals, m.binds, m.retries, m.confirmed, m.rebuilds, m.misses, m.rules, m.predicted, m.ended}
 }
 
 // register makes the scheduler serve the metrics. A second plugin in one process counts for itself, and the scheduler

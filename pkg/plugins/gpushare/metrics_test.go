@@ -31,6 +31,7 @@ func TestMetricsAreThoseOfTheTable(t *testing.T) {
 	m.refused("NoRoom")
 	m.bound(nil)
 	m.rules.WithLabelValues(causeMix).Inc()
+	m.ended.WithLabelValues(endStopped).Inc()
 	served := map[string]string{}
 	families, err := r.Gather()
 	if err != nil {

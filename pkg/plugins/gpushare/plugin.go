@@ -40,6 +40,8 @@ type Plugin struct {
 	seed     int64
 	usual    func() *fragmentation.Mix
 	arrivals *arrivals
+	// lifetimes knows how long pods run, nil where the plugin learns none.
+	lifetimes *lifetimes
 	// crowding says how pods share devices, scarcity whether idle devices are few, and news what users declared since
 	// the rule.
 	crowding crowding
@@ -202,6 +204,9 @@ func newPlugin(
 		return nil, fmt.Errorf("start plugin %s: %w", Name, err)
 	}
 	p.awaitAnswers(ctx)
+	if err := p.watchEnded(ctx, args); err != nil {
+		return nil, fmt.Errorf("start plugin %s: watch pods that ended: %w", Name, err)
+	}
 	go p.pending.run(ctx, p.outdated, p.mayHaveRoom)
 	go wait.UntilWithContext(ctx, p.settleUnresolved, unresolvedStep)
 	go wait.UntilWithContext(ctx, p.endPauses, pauseStep)

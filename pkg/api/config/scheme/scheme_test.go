@@ -60,7 +60,7 @@ func with(change func(*config.GPUShareArgs)) config.GPUShareArgs {
 		PodsWithoutGPUs: config.SkipPods, MixHalfLife: metav1.Duration{Duration: 24 * time.Hour},
 		Interference: config.InterferenceArgs{Model: "default", Learning: config.LearningEnabled, MaxProfiles: 10000},
 		Weights:      config.CostWeights{Fragmentation: 100, Interference: 100, Heterogeneity: 100},
-		Sharing:      config.SharingWhenScarce, ScarceBelowPercent: 10,
+		Sharing:      config.SharingWhenScarce, ScarceBelowPercent: 10, Lifetimes: config.LifetimesEnabled,
 	}
 	change(&args)
 	return args
@@ -100,6 +100,7 @@ func TestDecode(t *testing.T) {
       weights: {fragmentation: 0, interference: 200, heterogeneity: 3}
       sharing: Always
       scarceBelowPercent: 0
+      lifetimes: Disabled
 `,
 			want: config.GPUShareArgs{
 				Policy: "bestfit", BindTimeout: metav1.Duration{Duration: time.Minute}, Seed: -7,
@@ -113,7 +114,7 @@ func TestDecode(t *testing.T) {
 				Throughputs:  []config.Throughput{{Profile: "bert", Model: "A100", Share: 100, Rate: resource.MustParse("120.5")}},
 				Interference: config.InterferenceArgs{Model: "rank1", Learning: config.LearningDisabled, MaxProfiles: 7},
 				Weights:      config.CostWeights{Fragmentation: 0, Interference: 200, Heterogeneity: 3},
-				Sharing:      config.SharingAlways,
+				Sharing:      config.SharingAlways, Lifetimes: config.LifetimesDisabled,
 			},
 		},
 		{

@@ -34,6 +34,8 @@ const (
 	// DefaultScarceBelowPercent leaves whole devices for the pods that arrive next. Larger shares sooner and slows pods down
 	// that would have had a device of their own; smaller fills up first and leaves arriving pods only shared devices.
 	DefaultScarceBelowPercent int32 = 10
+	// DefaultLifetimes tells users when their pods will probably run. It costs a watch for pods that have ended.
+	DefaultLifetimes = config.LifetimesEnabled
 )
 
 // SetDefaults_GPUShareArgs sets the absent fields. The name is what defaulter-gen looks for.
@@ -66,6 +68,9 @@ func SetDefaults_GPUShareArgs(args *GPUShareArgs) {
 	}
 	if args.ScarceBelowPercent == nil {
 		args.ScarceBelowPercent = new(DefaultScarceBelowPercent)
+	}
+	if args.Lifetimes == nil {
+		args.Lifetimes = new(DefaultLifetimes)
 	}
 }
 

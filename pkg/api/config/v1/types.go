@@ -88,6 +88,12 @@ type GPUShareArgs struct {
 	//
 	// +optional
 	ScarceBelowPercent *int32 `json:"scarceBelowPercent,omitempty"`
+
+	// Lifetimes says whether the scheduler learns from vGPU pods that ended how long others still run: "Enabled" puts that into its
+	// snapshots, for answers to when a pod will run, "Disabled" learns and predicts nothing. No decision depends on it. Default: Enabled.
+	//
+	// +optional
+	Lifetimes *string `json:"lifetimes,omitempty"`
 }
 
 // InterferenceArgs say how the harm is predicted that the tenants of a device do to each other.

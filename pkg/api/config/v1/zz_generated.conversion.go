@@ -387,6 +387,9 @@ func autoConvert_v1_GPUShareArgs_To_config_GPUShareArgs(in *GPUShareArgs, out *c
 	if err := metav1.Convert_Pointer_int32_To_int32(&in.ScarceBelowPercent, &out.ScarceBelowPercent, s); err != nil {
 		return err
 	}
+	if err := metav1.Convert_Pointer_string_To_string(&in.Lifetimes, &out.Lifetimes, s); err != nil {
+		return err
+	}
 	return nil
 }
 
@@ -424,6 +427,9 @@ func autoConvert_config_GPUShareArgs_To_v1_GPUShareArgs(in *config.GPUShareArgs,
 		return err
 	}
 	if err := metav1.Convert_int32_To_Pointer_int32(&in.ScarceBelowPercent, &out.ScarceBelowPercent, s); err != nil {
+		return err
+	}
+	if err := metav1.Convert_string_To_Pointer_string(&in.Lifetimes, &out.Lifetimes, s); err != nil {
 		return err
 	}
 	return nil

@@ -284,6 +284,11 @@ func (in *GPUShareArgs) DeepCopyInto(out *GPUShareArgs) {
 		*out = new(int32)
 		**out = **in
 	}
+	if in.Lifetimes != nil {
+		in, out := &in.Lifetimes, &out.Lifetimes
+		*out = new(string)
+		**out = **in
+	}
 	return
 }
 

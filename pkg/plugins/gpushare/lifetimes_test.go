@@ -1,0 +1,209 @@
+package gpushare
+
+import (
+	"fmt"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/tandem-gpu/tandem/pkg/api/config"
+	"github.com/tandem-gpu/tandem/pkg/api/v1alpha1"
+	"github.com/tandem-gpu/tandem/pkg/lifetime"
+	"github.com/tandem-gpu/tandem/test/fakeapi"
+	"github.com/tandem-gpu/tandem/test/fakecluster"
+)
+
+// ran makes a pod one that started at noon and ended by itself.
+func ran(p *v1.Pod, length time.Duration) *v1.Pod {
+	return with(p, func(p *v1.Pod) {
+		p.Status.Phase, p.Status.StartTime = v1.PodSucceeded, &metav1.Time{Time: noon}
+		p.Status.ContainerStatuses = []v1.ContainerStatus{{State: v1.ContainerState{Terminated: &v1.ContainerStateTerminated{
+			FinishedAt: metav1.NewTime(noon.Add(length)),
+		}}}}
+	})
+}
+
+func deleted(after time.Duration, grace int64) func(*v1.Pod) {
+	return func(p *v1.Pod) {
+		p.DeletionTimestamp, p.DeletionGracePeriodSeconds = &metav1.Time{Time: noon.Add(after)}, &grace
+	}
+}
+
+func TestHowPodsEnd(t *testing.T) {
+	const ended, stopped, uncounted = "ended after 1h0m0s", "stopped after 1h0m0s", ""
+	tests := []struct {
+		name   string
+		change func(*v1.Pod)
+		want   string
+	}{
+		{"by itself", func(*v1.Pod) {}, ended},
+		{"by an error", func(p *v1.Pod) { p.Status.Phase = v1.PodFailed }, ended},
+		{"the last container counts", func(p *v1.Pod) {
+			p.Status.InitContainerStatuses = ran(pod("b", 1), time.Minute).Status.ContainerStatuses
+			p.Status.ContainerStatuses = append(p.Status.ContainerStatuses, ran(pod("c", 1), 2*time.Minute).Status.ContainerStatuses...)
+		}, ended},
+		{"deleted meanwhile", deleted(time.Hour+20*time.Second, 30), stopped},
+		{"deleted as it ended", deleted(time.Hour+30*time.Second, 30), stopped},
+		{"deleted after its end", deleted(time.Hour+31*time.Second, 30), ended},
+		{"evicted", func(p *v1.Pod) {
+			p.Status.Phase = v1.PodFailed
+			p.Status.Conditions = []v1.PodCondition{{Type: v1.DisruptionTarget, Status: v1.ConditionTrue}}
+		}, stopped},
+		{"not evicted after all", func(p *v1.Pod) {
+			p.Status.Conditions = []v1.PodCondition{{Type: v1.DisruptionTarget, Status: v1.ConditionFalse}, {Type: v1.PodReady, Status: v1.ConditionTrue}}
+		}, ended},
+		{"runs", func(p *v1.Pod) { p.Status.Phase = v1.PodRunning }, uncounted},
+		{"never started", func(p *v1.Pod) { p.Status.StartTime = nil }, uncounted},
+		{"ran no container", func(p *v1.Pod) { p.Status.ContainerStatuses = nil }, uncounted},
+		{"without vGPUs", func(p *v1.Pod) { p.Spec.Containers[0].Resources = v1.ResourceRequirements{} }, uncounted},
+		{"of a DaemonSet", func(p *v1.Pod) {
+			p.OwnerReferences = []metav1.OwnerReference{{Kind: "DaemonSet", Name: "x", Controller: new(true)}}
+		}, uncounted},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			o, end, counts := observationOf(with(ran(pod("a", 3), time.Hour), test.change), "A100")
+			got := ""
+			if counts {
+				got = fmt.Sprintf("%s after %v", map[bool]string{true: "stopped", false: "ended"}[o.Stopped], end.Sub(noon))
+			}
+			expect(t, "the end", got, test.want)
+			if counts && (o.Length != 3600 || o.Pod != lifetimeOf(pod("a", 3), "A100")) {
+				t.Errorf("observed %+v", o)
+			}
+		})
+	}
+}
+
+// Pods are told apart by namespace, size, model and workload, also where two namespaces have workloads of one name.
+func TestLifetimeOf(t *testing.T) {
+	declaring := with(pod("a", 3), func(p *v1.Pod) {
+		p.Labels = map[string]string{v1alpha1.LabelProfile: "bert"}
+		p.Spec.ActiveDeadlineSeconds = new(int64(90))
+	})
+	want := lifetime.Pod{User: "default", Workload: "default/bert", Model: "A100", Size: 3, Declared: 90}
+	if diff := cmp.Diff(want, lifetimeOf(declaring, "A100")); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+// The result of an end is where it lies beside the interval that was predicted at the start.
+func TestEndsBesidePredictions(t *testing.T) {
+	l, err := newLifetimes()
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := lifetimeOf(pod("a", 3), "A100")
+	for range 200 {
+		if _, err := l.observe(lifetime.Observation{Pod: p, Length: 3600}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for length, want := range map[float64]string{60: endEarly, 3600: endExpected, 1e6: endLate} {
+		got, err := l.observe(lifetime.Observation{Pod: p, Length: length})
+		if err != nil {
+			t.Fatal(err)
+		}
+		expect(t, fmt.Sprintf("a pod of %v s", length), got, want)
+	}
+	got, err := l.observe(lifetime.Observation{Pod: p, Length: 60, Stopped: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	expect(t, "a pod that is stopped", got, endStopped)
+	if _, err := l.observe(lifetime.Observation{Pod: p, Length: -1}); err == nil {
+		t.Error("a negative length is learned")
+	}
+}
+
+// known returns how many ended pods the plugin remembers of the namespace "default".
+func (c *cluster) known() int {
+	c.plugin.lifetimes.mu.Lock()
+	defer c.plugin.lifetimes.mu.Unlock()
+	return c.plugin.lifetimes.learner.Known(lifetimeOf(pod("x", 1), ""))
+}
+
+func (c *cluster) end(name string) {
+	c.t.Helper()
+	p, err := c.client.CoreV1().Pods("default").Get(c.t.Context(), name, metav1.GetOptions{})
+	if err == nil {
+		_, err = c.client.CoreV1().Pods("default").UpdateStatus(c.t.Context(), ran(p, time.Hour), metav1.UpdateOptions{})
+	}
+	if err != nil {
+		c.t.Fatal(err)
+	}
+}
+
+// The plugin learns from each pod that ends, once, and after a restart from those that the API server still has.
+func TestLearnsFromPodsThatEnd(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t, gpuNode("n1", 2))
+		for _, name := range []string{"a", "b", "c"} {
+			c.createPod(pod(name, 5))
+			c.awaitBound(name)
+		}
+		synctest.Wait()
+		if got := c.known(); got != 0 {
+			t.Errorf("%d pods are known before any ended", got)
+		}
+		c.end("a")
+		c.end("b")
+		synctest.Wait()
+		c.end("b") // an update of a pod that has ended
+		synctest.Wait()
+		if got := c.known(); got != 2 {
+			t.Errorf("%d pods are known after two ended", got)
+		}
+		model := gpuNode("n1", 1).Status.Devices[0].Model
+		expect(t, "the model of a pod", c.plugin.modelOf(c.await("c", "it is bound", isBound)), model)
+		c.plugin.lifetimes.mu.Lock()
+		curve, err := c.plugin.lifetimes.learner.Predict(lifetimeOf(pod("a", 5), model), 0)
+		c.plugin.lifetimes.mu.Unlock()
+		if err != nil || curve.Quantile(.5) < 1800 || curve.Quantile(.5) > 7200 {
+			t.Errorf("the median of pods like those that ran for an hour is %v s: %v", curve.Quantile(.5), err)
+		}
+		c.deletePod("a")
+		c.stop()
+		c.start()
+		synctest.Wait()
+		if got := c.known(); got != 1 {
+			t.Errorf("%d pods are known after a restart, want the one that is not deleted", got)
+		}
+	})
+}
+
+// Pods of the first list are learned in the order of their ends, so that the last runs of a workload count as the last.
+func TestFirstListByEnds(t *testing.T) {
+	var order []string
+	b := &byEnd{learn: func(e *endedPod) { order = append(order, e.Name) }}
+	of := func(name string, end time.Duration) *endedPod {
+		return &endedPod{ObjectMeta: metav1.ObjectMeta{Name: name}, counts: true, end: noon.Add(end)}
+	}
+	h := b.events()
+	for _, e := range []*endedPod{of("third", 3), of("first", 1), of("second", 2), {}} {
+		h.OnAdd(e, true)
+	}
+	if len(order) > 0 {
+		t.Errorf("learned %v before the list ended", order)
+	}
+	b.open()
+	h.OnAdd(of("fourth", 0), false)
+	if diff := cmp.Diff([]string{"first", "second", "third", "fourth"}, order); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+func TestLifetimesDisabled(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := &cluster{t: t, client: fakeapi.NewClientset(), dynamic: fakecluster.NewDynamic()}
+		c.configure = func(a *config.GPUShareArgs) { a.Lifetimes = config.LifetimesDisabled }
+		c.start()
+		if c.plugin.lifetimes != nil {
+			t.Error("the plugin learns how long pods run")
+		}
+	})
+}
