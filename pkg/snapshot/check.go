@@ -54,6 +54,13 @@ func (n *Node) check() error {
 	if err := sorted("holds", n.Holds, func(a, b *Hold) int { return cmp.Compare(a.UID, b.UID) }); err != nil {
 		return err
 	}
+	for i := range n.Pods {
+		if e := n.Pods[i].Ends; e != nil {
+			if err := e.check(); err != nil {
+				return fmt.Errorf("pods[%d].ends.%w", i, err)
+			}
+		}
+	}
 	return sorted("devices", n.Devices, func(a, b *Device) int {
 		return cmp.Or(cmp.Compare(a.Index, b.Index), cmp.Compare(a.ID, b.ID))
 	})

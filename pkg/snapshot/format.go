@@ -120,6 +120,8 @@ type Pod struct {
 	Since time.Time `json:"since,omitzero"`
 	// EndsBy is when the pod ends at the latest, as it declares; absent where it declares no end, or has not started.
 	EndsBy time.Time `json:"endsBy,omitzero"`
+	// Ends is when it probably ends; absent where nothing is predicted.
+	Ends *Ends `json:"ends,omitempty"`
 	// Reserved says that the scheduler has chosen the devices, and the API server does not show the pod on the node yet.
 	Reserved   bool        `json:"reserved,omitempty"`
 	Containers []Container `json:"containers"`

@@ -88,6 +88,8 @@ const (
 	PodsLeave Kind = "PodsLeave"
 	// PodsEnd: Leave have ended by At, as they declare.
 	PodsEnd Kind = "PodsEnd"
+	// PodsLikelyEnd: Leave have probably ended between From and To, and by At in half of the cases.
+	PodsLikelyEnd Kind = "PodsLikelyEnd"
 	// HoldsEnd: the scheduler no longer keeps the room of Leave.
 	HoldsEnd Kind = "HoldsEnd"
 	// DevicesRecover: Devices are healthy again.
@@ -110,9 +112,16 @@ type Change struct {
 	Members int `json:"members,omitempty"`
 	// Models that the places have, for AnyModel.
 	Models []string `json:"models,omitempty"`
-	// At is, for PodsEnd, the first Unix time at which enough pods have ended.
+	// At is, for PodsEnd, the first Unix time at which enough pods have ended; for PodsLikelyEnd the one that half of the cases do not exceed.
 	At int64 `json:"at,omitempty"`
-	// Leave are pods, for PodsLeave, PodsEnd and HoldsEnd; none of them is superfluous.
+	// From and To are, for PodsLikelyEnd, the Unix times between which that is in four of five cases. Known is the fewest pods that ended
+	// before on which one of these predictions rests, and Rivals the number of other pods of no lower priority that wait: they may take
+	// the room.
+	From   int64 `json:"from,omitempty"`
+	To     int64 `json:"to,omitempty"`
+	Known  int   `json:"known,omitempty"`
+	Rivals int   `json:"rivals,omitempty"`
+	// Leave are pods, for PodsLeave, PodsEnd, PodsLikelyEnd and HoldsEnd; none of them is superfluous.
 	Leave []Leaving `json:"leave,omitempty"`
 	// Devices that have to recover, by node and name, and the Reasons for which they take no work, words of the node's agent.
 	Devices []string `json:"devices,omitempty"`
@@ -144,6 +153,8 @@ type Leaving struct {
 	// Until is, of a pod, the Unix time of its declared end. Of a hold it is the time by which the present users of its devices have
 	// ended; 0 where that is not known.
 	Until int64 `json:"until,omitempty"`
+	// Since is, for PodsLikelyEnd, the Unix time at which the pod got its node, 0 where that is not known.
+	Since int64 `json:"since,omitempty"`
 }
 
 // Unknown is something that the scheduler goes by and the snapshot does not have.

@@ -12,7 +12,7 @@ func (q *question) changes() ([]Change, error) {
 	all := []Change{}
 	for _, try := range []func() (*Change, error){
 		q.lessMemory, q.fewerSlots, q.lessHost, q.anyModel, q.fewerMembers,
-		q.podsLeave, q.podsEnd, q.holdsEnd, q.devicesRecover, q.nodesReturn,
+		q.podsLeave, q.podsEnd, q.podsLikelyEnd, q.holdsEnd, q.devicesRecover, q.nodesReturn,
 	} {
 		c, err := try()
 		if err != nil {

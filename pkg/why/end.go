@@ -135,6 +135,9 @@ func (q *question) ending() []Leaving {
 			all = append(all, Leaving{Name: p.Name, Node: n.Name, Priority: p.Priority, Until: p.EndsBy.Unix()})
 		}
 	}
-	slices.SortFunc(all, func(a, b Leaving) int { return cmp.Or(cmp.Compare(a.Until, b.Until), cmp.Compare(a.UID, b.UID)) })
+	slices.SortFunc(all, byEnd)
 	return all
 }
+
+// byEnd orders pods by their ends.
+func byEnd(a, b Leaving) int { return cmp.Or(cmp.Compare(a.Until, b.Until), cmp.Compare(a.UID, b.UID)) }

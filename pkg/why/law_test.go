@@ -45,6 +45,7 @@ func drawWaiting(t *rapid.T) (*snapshot.Snapshot, *vgpu.Request) {
 		s.Nodes = append(s.Nodes, node)
 	}
 	scale(s)
+	foretell(t, s)
 	return s, s.ToPlace(&s.Pending[0], 0)
 }
 
@@ -352,7 +353,7 @@ func TestKindsMet(t *testing.T) {
 			met[c.Kind]++
 		}
 	}
-	for _, kind := range []why.Kind{why.LessMemory, why.FewerSlots, why.AnyModel, why.PodsLeave, why.PodsEnd, why.HoldsEnd, why.DevicesRecover, why.NodesReturn, why.LessHost} {
+	for _, kind := range []why.Kind{why.LessMemory, why.FewerSlots, why.AnyModel, why.PodsLeave, why.PodsEnd, why.PodsLikelyEnd, why.HoldsEnd, why.DevicesRecover, why.NodesReturn, why.LessHost} {
 		if met[kind] < 5 {
 			t.Errorf("%d of 1000 cases have the change %s, want 5 at least", met[kind], kind)
 		}

@@ -21,7 +21,7 @@ import (
 const (
 	APIVersion = "snapshot." + v1alpha1.Domain + "/v1"
 	Kind       = "Snapshot"
-	Minor      = 2
+	Minor      = 3
 )
 
 // Write returns the JSON of a snapshot. Equal snapshots have equal bytes.

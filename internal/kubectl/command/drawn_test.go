@@ -22,6 +22,7 @@ var at = time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
 // drawing cannot say:
 //
 //	pod NAME priority=N gang=G max-slowdown=N ends=MINUTES owners=KIND/NAME,… reserved=yes
+//	pod NAME likely=MINUTES,… known=N ran=MINUTES (the minutes from now on of snapshot.EndParts)
 //	hold NAME until=MINUTES
 //	node NAME problem=WORDS stray=SLOTS
 //	device NODE/NAME reason=WORD

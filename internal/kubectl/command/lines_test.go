@@ -68,6 +68,10 @@ var lines = map[string]func(s *snapshot.Snapshot, name string, values map[string
 					p.Priority, p.Gang, p.MaxSlowdownMilli = int32(number(values["priority"])), gangOf(values["gang"]), number(values["max-slowdown"])
 					p.Reserved = values["reserved"] != ""
 					p.EndsBy, p.Owners = later(values["ends"]), listed(values["owners"], ',')
+					p.Ends = likelyEnds(listed(values["likely"], ','), int(number(values["known"])))
+					if values["ran"] != "" {
+						p.Since = at.Add(-time.Duration(number(values["ran"])) * time.Minute)
+					}
 				}
 			}
 		}
@@ -204,6 +208,18 @@ func request(values map[string]string) (*snapshot.Request, error) {
 	var err error
 	r.MemoryBytes, err = amount(values["host-memory"])
 	return r, err
+}
+
+// likelyEnds is a prediction that was made ten minutes ago, nil for none.
+func likelyEnds(minutes []string, known int) *snapshot.Ends {
+	if len(minutes) == 0 {
+		return nil
+	}
+	e := &snapshot.Ends{At: at.Add(-10 * time.Minute), Known: known}
+	for _, m := range minutes {
+		e.AfterSeconds = append(e.AfterSeconds, 60*(10+number(m)))
+	}
+	return e
 }
 
 // amount reads bytes, "" for 0.

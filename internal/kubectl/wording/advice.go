@@ -47,6 +47,8 @@ func adviceAfter(c *why.Change) string {
 		return fmt.Sprintf("let the gang begin with %s.", Count(c.Members, "member"))
 	case why.PodsEnd:
 		return "wait for the pods that end."
+	case why.PodsLikelyEnd:
+		return "nothing: wait for the pods that probably end."
 	case why.PodsLeave:
 		if !slices.ContainsFunc(c.Leave, func(l why.Leaving) bool { return l.Higher }) {
 			return "nothing if preemption is on: the scheduler evicts them. If it is off, wait until pods end."

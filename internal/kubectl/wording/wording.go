@@ -136,6 +136,8 @@ func change(a *why.Answer, c *why.Change, at time.Time) string {
 	case why.PodsEnd:
 		in := duration.HumanDuration(max(0, time.Unix(c.At, 0).Sub(at)))
 		return fmt.Sprintf("in %s at the latest, as declared, when %s ended, unless other pods take the room", in, ended(c.Leave))
+	case why.PodsLikelyEnd:
+		return likely(c, at)
 	case why.HoldsEnd:
 		return fmt.Sprintf("if the scheduler kept no room for %s%s", leaving(c.Leave), until(c.Leave))
 	}

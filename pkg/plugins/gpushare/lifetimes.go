@@ -73,7 +73,7 @@ func lifetimeOf(pod *v1.Pod, model string) lifetime.Pod {
 }
 
 // observationOf returns how long a pod ran that has ended, and when it ended. It reports false for a pod that does not count: it has no
-// share, runs still, or ran for no time that is known. A pod is stopped that was deleted, or evicted by anybody, before its end.
+// share, runs still, ran for no time that is known, or could not end by itself. A pod is stopped that was deleted, or evicted by anybody, before its end.
 func observationOf(pod *v1.Pod, model string) (o lifetime.Observation, end time.Time, counts bool) {
 	if pod.Status.Phase != v1.PodSucceeded && pod.Status.Phase != v1.PodFailed {
 		return o, end, false
@@ -85,12 +85,17 @@ func observationOf(pod *v1.Pod, model string) (o lifetime.Observation, end time.
 			}
 		}
 	}
-	if pod.Status.StartTime == nil || !end.After(pod.Status.StartTime.Time) || !kube.WantsVGPU(pod) || comesWithNode(pod) {
+	if pod.Status.StartTime == nil || !end.After(pod.Status.StartTime.Time) || !kube.WantsVGPU(pod) || !ends(pod) {
 		return o, end, false
 	}
 	o.Pod, o.Length = lifetimeOf(pod, model), end.Sub(pod.Status.StartTime.Time).Seconds()
 	o.Stopped = deletedBefore(pod, end) || disrupted(pod)
 	return o, end, true
+}
+
+// ends reports whether a pod ends by itself: others run until somebody deletes them, or as long as their node.
+func ends(pod *v1.Pod) bool {
+	return !comesWithNode(pod) && (pod.Spec.RestartPolicy != v1.RestartPolicyAlways || pod.Spec.ActiveDeadlineSeconds != nil)
 }
 
 // deletedBefore reports whether somebody deleted a pod before its end. Its time of deletion is that of the request and the grace.

@@ -60,6 +60,10 @@ func TestHowPodsEnd(t *testing.T) {
 		{"never started", func(p *v1.Pod) { p.Status.StartTime = nil }, uncounted},
 		{"ran no container", func(p *v1.Pod) { p.Status.ContainerStatuses = nil }, uncounted},
 		{"without vGPUs", func(p *v1.Pod) { p.Spec.Containers[0].Resources = v1.ResourceRequirements{} }, uncounted},
+		{"would be restarted", func(p *v1.Pod) { p.Spec.RestartPolicy = v1.RestartPolicyAlways }, uncounted},
+		{"would be restarted up to a time", func(p *v1.Pod) {
+			p.Spec.RestartPolicy, p.Spec.ActiveDeadlineSeconds = v1.RestartPolicyAlways, new(int64(90))
+		}, ended},
 		{"of a DaemonSet", func(p *v1.Pod) {
 			p.OwnerReferences = []metav1.OwnerReference{{Kind: "DaemonSet", Name: "x", Controller: new(true)}}
 		}, uncounted},
@@ -72,7 +76,7 @@ func TestHowPodsEnd(t *testing.T) {
 				got = fmt.Sprintf("%s after %v", map[bool]string{true: "stopped", false: "ended"}[o.Stopped], end.Sub(noon))
 			}
 			expect(t, "the end", got, test.want)
-			if counts && (o.Length != 3600 || o.Pod != lifetimeOf(pod("a", 3), "A100")) {
+			if counts && (o.Length != 3600 || o.User != "default" || o.Model != "A100") {
 				t.Errorf("observed %+v", o)
 			}
 		})

@@ -78,6 +78,9 @@ type shown struct {
 type shownNode struct {
 	node snapshot.Node
 	from shownFrom
+	// forecasts are those of its pods, and due the time from which on one of them is too old, zero for never.
+	forecasts map[vgpu.UID]forecast
+	due       time.Time
 }
 
 // shownFrom is all that a node in a snapshot depends on. The values behind the pointers do not change.
@@ -99,14 +102,16 @@ func (p *Plugin) show(v *sight, before shownNode, gangOf func(*v1.Pod) *snapshot
 	use := p.useOn(v.name)
 	topology := p.topologyOf(v.name)
 	from := shownFrom{v.problem, v.last, v.ledger(pods, p.waits), version, use, p.state.ruling(), fmt.Sprint(topology)}
-	if from == before.from && len(before.node.Holds) == 0 {
+	now := p.now()
+	if from == before.from && len(before.node.Holds) == 0 && (before.due.IsZero() || now.Before(before.due)) {
 		return before // the pods of holds are none of the node's, and may change
 	}
-	node := p.snapshotNode(&from, v.name, pods, gangOf)
-	node.Topology = topology
+	after := shownNode{node: p.snapshotNode(&from, v.name, pods, gangOf), from: from}
+	after.node.Topology = topology
+	p.foresee(&after, pods, before.forecasts, now)
 	p.shown.made++
-	node.Version = p.shown.made
-	return shownNode{node, from}
+	after.node.Version = p.shown.made
+	return after
 }
 
 // topologyOf returns the labels that say where a node is.
