@@ -77,6 +77,18 @@ func TestLikelyLaw(t *testing.T) {
 		if declared := changeOf(a, why.PodsEnd); declared != nil && c.To > declared.At {
 			t.Fatalf("until %d, and pods that declare it have ended by %d", c.To, declared.At)
 		}
+		least := 1000
+		for i := range s.Nodes {
+			for k := range s.Nodes[i].Pods {
+				p := &s.Nodes[i].Pods[k]
+				if p.Ends != nil && slices.ContainsFunc(c.Leave, func(l why.Leaving) bool { return l.UID == p.UID }) {
+					least = min(least, p.Ends.Known)
+				}
+			}
+		}
+		if least < 1000 && c.Known != least {
+			t.Fatalf("%d pods are known, want %d", c.Known, least)
+		}
 		for but := range len(c.Leave) + 1 {
 			cluster := clusterOf(t, s)
 			for i := range c.Leave {
