@@ -59,6 +59,8 @@ The policies are
                     later, whoever that is and however long it takes (drain: Enabled)
   tandem-deadlines  tandem, pods declare an end after twice the expected time
   tandem-deadlines-drained  tandem-drained, pods declare an end after twice the expected time
+  tandem-predicted  tandem, ends are predicted from the jobs that ended before; devices are kept after a minute in place of a day,
+                    for jobs that are predicted to take no more GPU time than the mean of those that wait
   tandem-shortest   the least expected GPU time first, no devices are kept
   tandem-tiresias   the order of tiresias, the places of tandem
   tandem-service    jobs that had 16 GPU-hours have a lower priority from then on, and are stopped for others

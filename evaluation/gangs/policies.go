@@ -36,6 +36,7 @@ var gangPolicies = []struct {
 	{"tandem-drained", false, inOrder(tandemGangs{order: byArrival, drains: gang.AllDrains}, nil)},
 	{"tandem-deadlines", false, inOrder(tandemGangs{order: byArrival, drains: gang.BoundedDrains, declares: 2}, nil)},
 	{"tandem-deadlines-drained", false, inOrder(tandemGangs{order: byArrival, drains: gang.AllDrains, declares: 2}, nil)},
+	{"tandem-predicted", false, predicting(tandemGangs{order: byArrival, drains: gang.BoundedDrains})},
 	{"tandem-shortest", false, inOrder(tandemGangs{order: byExpected}, nil)},
 	{"tandem-tiresias", false, func(g *Training, _ *rand.Rand) (gangPolicy, error) { return stopping(g, newTiresias().order) }},
 	{"tandem-service", false, func(g *Training, _ *rand.Rand) (gangPolicy, error) { return stopping(g, inClasses(byService)) }},
@@ -56,6 +57,22 @@ func inOrder(as tandemGangs, losses func(j *gangJob) []gang.Loss) func(g *Traini
 		t.short, t.look, t.refused = map[int]float64{}, map[int]float64{}, map[int]int{}
 		t.cluster.Ends = func(uid vgpu.UID, _ string) int64 { return t.ends[uid] }
 		return &t, nil
+	}
+}
+
+// predicting is inOrder where the ends of pods are predicted.
+func predicting(as tandemGangs) func(g *Training, r *rand.Rand) (gangPolicy, error) {
+	return func(g *Training, r *rand.Rand) (gangPolicy, error) {
+		p, err := inOrder(as, nil)(g, r)
+		if err != nil {
+			return nil, err
+		}
+		t := p.(*tandemGangs)
+		if t.forecasts, err = newForecasts(); err != nil {
+			return nil, err
+		}
+		t.cluster.Ends = func(uid vgpu.UID, _ string) int64 { return t.forecasts.endOf(uid) }
+		return t, nil
 	}
 }
 

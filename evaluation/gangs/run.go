@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"math"
 	"slices"
+
+	"github.com/tandem-gpu/tandem/evaluation/results"
 )
 
 // nowhere is the node of a worker that has none.
@@ -233,6 +235,23 @@ func (r *gangRun) restarts() int {
 		n += r.states[i].starts - 1
 	}
 	return n
+}
+
+// largePart: jobs are large that have this part of the GPUs.
+const largePart = 4
+
+// largeWait returns the mean hours from arrival to the first start of the jobs with so many workers or more, 0 where there are none.
+func (r *gangRun) largeWait(workers int) float64 {
+	var waits []float64
+	for i := range r.states {
+		if s := &r.states[i]; s.workers >= workers {
+			waits = append(waits, (s.started-s.arrive)/3600)
+		}
+	}
+	if len(waits) == 0 {
+		return 0
+	}
+	return results.Mean(waits)
 }
 
 // newGangRun prepares a run of jobs, which stay as they are.

@@ -264,7 +264,7 @@ func TestGangsCompare(t *testing.T) {
 	got := row("tandem")
 	want := results.TrainingResult{
 		Policy: "tandem", Hours: []results.Spread{results.SpreadOf(hours[0]), results.SpreadOf(hours[1])}, MeanHours: results.SpreadOf(means),
-		Gain: results.SpreadOf(gain), GainUnstuck: got.GainUnstuck, Idle: got.Idle,
+		Gain: results.SpreadOf(gain), GainUnstuck: got.GainUnstuck, Idle: got.Idle, LargeWait: got.LargeWait,
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("tandem (-want +got):\n%s", diff)
@@ -288,6 +288,20 @@ func TestGangGains(t *testing.T) {
 	got := gangsComparedTo(base, "some", grid[gangResult]{{run(3, nil, 2, 4), run(0, nil, 1, 3)}})
 	if got.Gain.Mean != 2 || got.GainUnstuck.Mean != 1.5 || got.Restarts.Mean != 1.5 || got.MeanHours.Mean != 2.5 || got.Hours[1].Mean != 2 {
 		t.Errorf("%+v", got)
+	}
+}
+
+// TestLargeWait: of three jobs, those of two workers and more wait for 1 and 3 hours.
+func TestLargeWait(t *testing.T) {
+	r := &gangRun{}
+	for i, workers := range []int{1, 2, 4} {
+		r.states = append(r.states, gangState{gangJob: &gangJob{workers: workers, arrive: 3600}, started: 3600 * float64(1+[]int{9, 1, 3}[i])})
+	}
+	if got := r.largeWait(2); got != 2 {
+		t.Errorf("they wait for %v h, want 2", got)
+	}
+	if got := r.largeWait(5); got != 0 {
+		t.Errorf("none of five workers wait for %v h", got)
 	}
 }
 

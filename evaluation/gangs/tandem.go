@@ -134,6 +134,9 @@ const (
 // lookAgain is the pause between two looks of the scheduler whether to keep devices for a job: shorter than a round.
 const lookAgain = 15
 
+// lookAtSize is the pause, in seconds, before the predicted size of a job is compared again.
+const lookAtSize = 600
+
 // tandemGangs places jobs whose pods form gangs as the scheduler does: in an order, whole gangs where gang.Place puts
 // them. A gang that does not fit lets others pass. The scheduler keeps devices for one gang at a time while their
 // owners end, where gang.Keep says so. Running jobs never stop.
@@ -143,6 +146,8 @@ type tandemGangs struct {
 	drains gang.Drains
 	// declares is by what factor more time than expected the pods declare as theirs (activeDeadlineSeconds), 0 for none.
 	declares float64
+	// forecasts predict the ends that pods do not declare, and for which jobs devices are kept, nil for none.
+	forecasts *forecasts
 	// draining is the job for which the scheduler keeps devices since a time, and held their places.
 	draining *gangJob
 	since    float64
@@ -159,7 +164,12 @@ type tandemGangs struct {
 func (t *tandemGangs) round(c *gangCluster) error {
 	before := len(t.assigned)
 	t.sync(c)
-	if len(t.assigned) != before || t.declares > 0 {
+	if t.forecasts != nil {
+		if err := t.forecasts.learn(c); err != nil {
+			return err
+		}
+	}
+	if len(t.assigned) != before || t.declares > 0 || t.forecasts != nil {
 		t.version++
 	}
 	if t.draining != nil && c.now-t.since > drainTimeout {
@@ -213,8 +223,13 @@ func (t *tandemGangs) try(c *gangCluster, j *gangJob) (started bool, err error) 
 		t.release()
 	}
 	t.version++
+	var pods []vgpu.UID
 	for _, a := range plan.Places {
 		t.started[a.UID], t.ends[a.UID] = int64(c.now), t.end(c, j)
+		pods = append(pods, a.UID)
+	}
+	if t.forecasts != nil {
+		t.forecasts.begin(j, c.now, pods)
 	}
 	c.start(j, nodes)
 	return true, nil
@@ -222,14 +237,18 @@ func (t *tandemGangs) try(c *gangCluster, j *gangJob) (started bool, err error) 
 
 // drainAfter is how long a job waits before the scheduler keeps devices for it.
 func (t *tandemGangs) drainAfter() float64 {
-	if t.drains == gang.AllDrains {
+	if t.drains == gang.AllDrains || t.forecasts != nil {
 		return eagerDrainAfter
 	}
 	return drainAfter
 }
 
-// end is the time at which a job that starts now declares to end, 0 where it declares none.
+// end is the time at which a job that starts now declares, or is predicted, to end, 0 where neither is so.
 func (t *tandemGangs) end(c *gangCluster, j *gangJob) int64 {
+	if t.forecasts != nil {
+		end, _ := t.forecasts.end(j, c.now) // legal jobs have legal ages
+		return end
+	}
 	if t.declares == 0 {
 		return 0
 	}
@@ -239,6 +258,10 @@ func (t *tandemGangs) end(c *gangCluster, j *gangJob) int64 {
 // drain keeps devices for a job, if the time has come for it.
 func (t *tandemGangs) drain(c *gangCluster, j *gangJob) error {
 	if c.now < t.look[j.id] {
+		return nil
+	}
+	if t.forecasts != nil && !t.forecasts.pays(c, j) {
+		t.look[j.id] = c.now + lookAtSize
 		return nil
 	}
 	turn := gang.DrainCheck{

@@ -50,6 +50,8 @@ type Training struct {
 type gangResult struct {
 	outcome
 	restarts int
+	// large is the mean hours that jobs of a quarter of the GPUs or more wait before their first start, 0 where there are none.
+	large float64
 	// idle is the part of the held GPU time in which the job did no work.
 	idle float64
 }
@@ -81,7 +83,7 @@ func (g *Training) play(policy string, jobs []gangJob, seed int64) (gangResult, 
 	if err := r.play(); err != nil {
 		return gangResult{}, err
 	}
-	out := gangResult{outcome: outcome{jcts: r.jcts()}, restarts: r.restarts(), idle: 1 - r.trained/r.held}
+	out := gangResult{outcome: outcome{jcts: r.jcts()}, restarts: r.restarts(), idle: 1 - r.trained/r.held, large: r.largeWait(g.Nodes * g.GPUs / largePart)}
 	if s, ok := p.(*stock); ok {
 		out.stuck = s.stuck
 	}
@@ -239,6 +241,7 @@ func gangsComparedTo(base grid[gangResult], policy string, runs grid[gangResult]
 	out.Gain, out.GainUnstuck = gains(seeds, columns, func(s, c int) *outcome { return &base[s][c].outcome }, of)
 	out.Restarts = overColumns(seeds, columns, func(s, c int) float64 { return float64(runs[s][c].restarts) })
 	out.Idle = overColumns(seeds, columns, func(s, c int) float64 { return runs[s][c].idle })
+	out.LargeWait = overColumns(seeds, columns, func(s, c int) float64 { return runs[s][c].large })
 	out.Stuck = overColumns(seeds, columns, func(s, c int) float64 { return float64(len(runs[s][c].stuck)) })
 	return out
 }

@@ -29,17 +29,19 @@ type TrainingResult struct {
 	// their workers waited for the others.
 	Restarts Spread `json:"restarts"`
 	Stuck    Spread `json:"stuck"`
+	// LargeWait is the hours from arrival to the first start of jobs with a quarter of the GPUs or more.
+	LargeWait Spread `json:"large_wait_hours"`
 	// Idle is the part of the GPU time that workers held in which their job did no work.
 	Idle Spread `json:"idle"`
 }
 
 // Table writes a row per result, and a line about the cluster.
 func (r Training) Table(w io.Writer) error {
-	t := policyTable(r.Columns, "mean h", "gain", "unstuck", "restarts", "stuck", "idle")
+	t := policyTable(r.Columns, "mean h", "gain", "unstuck", "restarts", "stuck", "large wait h", "idle")
 	for i := range r.Results {
 		x := &r.Results[i]
 		t.Rows = append(t.Rows, append(hoursRow(x.Policy, x.Hours), x.MeanHours.precise(), x.Gain.String(), x.GainUnstuck.String(),
-			strconv.FormatFloat(x.Restarts.Mean, 'f', 1, 64), strconv.FormatFloat(x.Stuck.Mean, 'f', 1, 64), x.Idle.precise()))
+			strconv.FormatFloat(x.Restarts.Mean, 'f', 1, 64), strconv.FormatFloat(x.Stuck.Mean, 'f', 1, 64), x.LargeWait.precise(), x.Idle.precise()))
 	}
 	if err := t.Write(w); err != nil {
 		return err
