@@ -23,7 +23,10 @@ func (m *move) planRefused(e *PlanRefused) {
 		return
 	}
 	switch r := g.refused(); {
-	case e.SkipExplanation && r != nil:
+	case e.SkipExplanation && r == nil: // members left meanwhile, and took the reason with them
+		m.planAgain(g)
+		return
+	case e.SkipExplanation:
 		r.notified[e.UID] = true
 	case e.Surplus != "": // members beyond the least wait by themselves
 		m.do(Refuse{Why: e.Surplus, Victims: g.victims()})

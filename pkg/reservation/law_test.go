@@ -14,7 +14,8 @@ import (
 
 // TestHistories plays random events, likely ones and unlikely ones, on two gangs and two preemptors. After each it holds the machine to
 // its laws: the held devices are those that it remembers to hold; a gate is opened when its plan ends; members may be bound only when
-// all that must run are there; at most one gang has room kept while pods end; evictions that stop, or end, have begun.
+// all that must run are there; at most one gang has room kept while pods end; evictions that stop, or end, have begun; a member that
+// the scheduler tries has one answer, and a refusal has a reason.
 func TestHistories(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		h := newHistory(t, rapid.SampledFrom([]gang.Drains{gang.NoDrains, gang.AllDrains}).Draw(t, "drains"))
@@ -116,8 +117,12 @@ func (h *history) random(f Facts, uid vgpu.UID) Event {
 		return PlanFound{Gang: f, UID: uid, Version: version, Places: h.places(f), Have: 2}
 	case 5, 6:
 		reason := rapid.SampledFrom([]gang.Reason{gang.NoRoom, gang.NeverFits, Malformed}).Draw(t, "reason")
-		return PlanRefused{Gang: f, UID: uid, Version: version, Refusal: Refusal{Reason: reason, Message: "no", Lacking: 2},
-			SkipExplanation: yes("brief"), Kept: KeptRoom{Stands: yes("stands"), Taken: []string{"n1"}[:rapid.IntRange(0, 1).Draw(t, "taken")]}}
+		brief, message := yes("brief") && reason == gang.NoRoom, "no"
+		if brief {
+			message = ""
+		}
+		return PlanRefused{Gang: f, UID: uid, Version: version, Refusal: Refusal{Reason: reason, Message: message, Lacking: 2},
+			SkipExplanation: brief, Kept: KeptRoom{Stands: yes("stands"), Taken: []string{"n1"}[:rapid.IntRange(0, 1).Draw(t, "taken")]}}
 	case 7:
 		e := RoomSought{Ref: f.Ref, UID: uid}
 		if yes("found") {
@@ -183,6 +188,7 @@ func (h *history) places(f Facts) []Place {
 // check holds the machine to its laws after an event.
 func (h *history) check(e Event, effects []Effect) {
 	h.rapid.Helper()
+	h.checkAnswer(e, effects)
 	for _, effect := range effects {
 		switch effect := effect.(type) {
 		case Hold:
@@ -210,6 +216,28 @@ func (h *history) check(e Event, effects []Effect) {
 	h.checkPhases(e)
 	h.checkEvictions(e, effects)
 	h.checkPods(e)
+}
+
+// checkAnswer checks that a member that the scheduler tries gets an answer to go on with: a place, a question, or a refusal in words.
+func (h *history) checkAnswer(e Event, effects []Effect) {
+	answers := 0
+	for _, effect := range effects {
+		switch effect := effect.(type) {
+		case Give, Plan, SeekRoom:
+			answers++
+		case Refuse:
+			answers++
+			if effect.Why == "" {
+				h.rapid.Fatalf("%T is refused without a reason", e)
+			}
+		}
+	}
+	switch e.(type) {
+	case Tried, PlanFound, PlanRefused, RoomSought:
+		if answers != 1 {
+			h.rapid.Fatalf("%T has %d answers: %v", e, answers, effects)
+		}
+	}
 }
 
 func (h *history) checkGates(e Event) {

@@ -105,14 +105,18 @@ func (m *move) lose(g *group, f *Facts, e *Tried) {
 
 // current reports whether an answer is about the present state of a gang. Where it is not, the scheduler tries the gang again.
 func (m *move) current(g *group, v Version) bool {
-	if g.version == v {
-		return true
+	if g.version != v {
+		m.planAgain(g)
 	}
+	return g.version == v
+}
+
+// planAgain refuses a member whose gang is no more as it was when the plan was sought.
+func (m *move) planAgain(g *group) {
 	if g.retry.IsZero() {
 		g.retry = m.now
 	}
 	m.refuse("gang " + g.String() + " changed while it was planned: it is planned again")
-	return false
 }
 
 // planFound keeps the places of a plan.
