@@ -87,13 +87,25 @@ func (a *alike) loss(m *Mix, idle int64) (loss Loss) {
 
 // unfilled returns the mean idle milli-GPU after the orders of the fills.
 func (a *alike) unfilled(f *Fills) int64 {
-	sum := int64(0)
+	sum, each := int64(0), a.each()
+	asked := demandOfFill * a.idleMilli(&a.free)
 	for _, order := range f.of {
 		free := a.free
-		a.fill(f.mix, &free, order)
-		sum += a.idleMilli(&free)
+		if left := a.fill(f, &free, order, asked); each > 0 {
+			sum += left * each
+		} else {
+			sum += a.idleMilli(&free)
+		}
 	}
 	return sum / orders
+}
+
+// each returns the milli-GPU of a slot, 0 where that is no whole number.
+func (a *alike) each() int64 {
+	if int64(vgpu.WholeGPU)%int64(a.slots) != 0 {
+		return 0
+	}
+	return int64(vgpu.WholeGPU) / int64(a.slots)
 }
 
 // idleMilli returns the milli-GPU of free slots, rounded down for each device.
@@ -104,33 +116,40 @@ func (a *alike) idleMilli(free *[maxDevices]int32) (sum int64) {
 	return sum
 }
 
-// fill takes the requests of an order from what is free. It is filling.take for such nodes.
-func (a *alike) fill(m *Mix, free *[maxDevices]int32, order []int32) {
-	left, room := a.idle, a.room
-	of := vgpu.Slots(a.slots)
-	asked := demandOfFill * a.idleMilli(free)
+// fill takes the requests of an order from what is free, until they have asked for so many milli-GPU, and returns the
+// slots that are left. It is filling.take for such nodes.
+func (a *alike) fill(f *Fills, free *[maxDevices]int32, order []int32, asked int64) int64 {
+	left, room, each := int64(a.idle), a.room, a.each()
 	for _, k := range order {
 		if asked <= 0 || left == 0 {
 			break
 		}
-		wanted, kind := a.unseen(k), (*Kind)(nil)
+		wanted, kind := a.unseen(k), (*need)(nil)
 		if k >= 0 {
-			kind = &m.kinds[k]
-			wanted = int64(kind.Slots)
+			kind = &f.needs[k]
+			wanted = kind.slots
 		}
-		asked -= askedBy(vgpu.Slots(wanted), of)
 		switch {
-		case kind != nil && (kind.MilliCPU > room.MilliCPU || kind.Memory > room.Memory):
+		case wanted == 0:
+			asked -= askedWithoutGPU
+		case each > 0:
+			asked -= wanted * each
+		default:
+			asked -= milli(vgpu.Slots(wanted), vgpu.Slots(a.slots))
+		}
+		switch {
+		case kind != nil && (kind.cpu > room.MilliCPU || kind.memory > room.Memory):
 			continue
-		case wanted > 0 && (wanted > int64(left) || kind != nil && !a.serves(m, int(k)) || !a.book(free, int32(wanted))):
+		case wanted > 0 && (wanted > left || kind != nil && kind.allowed != 0 && kind.allowed&a.model == 0 || !a.book(free, int32(wanted))):
 			continue
 		}
-		left -= int32(wanted)
+		left -= wanted
 		if kind != nil {
-			room.MilliCPU -= kind.MilliCPU
-			room.Memory -= kind.Memory
+			room.MilliCPU -= kind.cpu
+			room.Memory -= kind.memory
 		}
 	}
+	return left
 }
 
 // unseen returns the slots of an unseen request.

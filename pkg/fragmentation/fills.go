@@ -35,6 +35,16 @@ const (
 type Fills struct {
 	mix *Mix
 	of  [orders][]int32
+	// needs are the parts of the kinds that a fill reads, close together.
+	needs []need
+}
+
+// need is what a kind takes of a node.
+type need struct {
+	cpu     int64
+	memory  vgpu.Bytes
+	slots   int64
+	allowed uint64
 }
 
 // NewFills returns the fills by a mix of at least one kind.
@@ -43,8 +53,10 @@ func NewFills(m *Mix) *Fills {
 	sums := make([]int64, len(m.kinds))
 	sum := int64(0)
 	for k := range m.kinds {
-		sum += m.kinds[k].Weight
+		kind := &m.kinds[k]
+		sum += kind.Weight
 		sums[k] = sum
+		f.needs = append(f.needs, need{kind.MilliCPU, kind.Memory, int64(kind.Slots), m.allowed[k]})
 	}
 	for o := range f.of {
 		f.of[o] = make([]int32, orderLength)

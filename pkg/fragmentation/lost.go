@@ -197,11 +197,12 @@ func boundedRoom(room int64) int64 { return min(max(0, room), maxRoom) }
 // supplied returns for how much of the usable milli-GPU the host's CPU and memory suffice, if requests of the kind and
 // of a size in milli-GPU filled it.
 func (k *Kind) supplied(usable, size int64, room vgpu.Room) int64 {
-	if k.MilliCPU > 0 {
-		usable = min(usable, boundedRoom(room.MilliCPU)*size/k.MilliCPU)
+	// Products compare without a division, which most hosts do not need.
+	if by := boundedRoom(room.MilliCPU) * size; k.MilliCPU > 0 && by < usable*k.MilliCPU {
+		usable = by / k.MilliCPU
 	}
-	if k.Memory > 0 {
-		usable = min(usable, boundedRoom(int64(room.Memory/vgpu.MiB))*size/max(1, int64(k.Memory/vgpu.MiB)))
+	if by, memory := boundedRoom(int64(room.Memory/vgpu.MiB))*size, max(1, int64(k.Memory/vgpu.MiB)); k.Memory > 0 && by < usable*memory {
+		usable = by / memory
 	}
 	return usable
 }
