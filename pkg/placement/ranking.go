@@ -23,7 +23,15 @@ type Ranking struct {
 	deviceKinds map[string]int
 	era         int
 	text        []byte
-	bounds      struct{ states, kinds int }
+	bounds      struct{ states, kinds, exact int }
+	// sketch gives rough scores by the outlines of the states, nil where the policy has none. sketches counts them.
+	sketch   *fragmentation.Sketch
+	sketches int
+	outlines []outline
+	shapes   map[vgpu.Shape]int32
+	groups   groups
+	// tenants are the workloads in the states, as Neighbours.known had them.
+	tenants map[uint32]uint32
 }
 
 // Bounds of the cache of a Ranking: 400 kinds of requests on 20,000 states are 64 MB. Larger bounds clear it less
@@ -36,29 +44,53 @@ const (
 // NewRanking returns a ranking by a policy.
 func NewRanking(p Policy) *Ranking {
 	k := &Ranking{}
-	k.bounds.states, k.bounds.kinds = maxStates, maxKinds
+	k.bounds.states, k.bounds.kinds, k.bounds.exact = maxStates, maxKinds, maxExact
 	k.Use(p)
 	return k
 }
 
 // Use sets another policy, or the same one with another mix. A new policy clears the scores. The states stay, unless
-// the policies depend on different things: other Neighbours may know other workloads.
+// the policies depend on different things: other Neighbours may know workloads that run in a state and were unknown.
 func (k *Ranking) Use(p Policy) {
 	before := k.policy
 	k.policy = p.orDefault()
 	if k.policy.mix != nil {
 		k.policy.memo = fragmentation.NewMemo(k.policy.measure)
 	}
-	if k.states == nil || k.policy.byRun != before.byRun || k.policy.neighbours != before.neighbours {
+	k.sketch, k.sketches = nil, k.sketches+1
+	if fills, ok := k.policy.measure.(*fragmentation.Fills); ok {
+		k.sketch = fragmentation.NewSketch(fills)
+	}
+	if k.states == nil || k.policy.byRun != before.byRun || !k.knowsAlike(before.neighbours) {
 		k.forget()
 	}
 	k.kinds = map[string]*Scores{}
 }
 
+// Expect prepares for a number of nodes that are all in different states: the cache then keeps twice as many states, and
+// not fewer than otherwise.
+func (k *Ranking) Expect(nodes int) { k.bounds.states = max(k.bounds.states, 2*nodes) }
+
+// knowsAlike reports whether states by the Neighbours of before are states by those of the policy.
+func (k *Ranking) knowsAlike(before *Neighbours) bool {
+	now := k.policy.neighbours
+	if before == nil || now == nil {
+		return before == now
+	}
+	for workload, known := range k.tenants {
+		if now.known(workload) != known {
+			return false
+		}
+	}
+	return true
+}
+
 func (k *Ranking) forget() {
 	k.era++
+	k.tenants = map[uint32]uint32{}
 	k.states, k.kinds = map[string]int{}, map[string]*Scores{}
 	k.devices, k.deviceKinds = map[*vgpu.Device]int{}, map[string]int{}
+	k.outlines, k.shapes = nil, map[vgpu.Shape]int32{}
 }
 
 // State identifies what the scores of a node depend on. The caller keeps it, and gets a new one after each change of
@@ -81,43 +113,65 @@ func (k *Ranking) State(n *vgpu.Node) State {
 	if !known {
 		number = len(k.states)
 		k.states[string(k.text)] = number
+		k.outlines = append(k.outlines, k.outlineOf(n, &vgpu.Request{}))
 	}
 	return State{k.era, number}
 }
 
-// describe appends what the scores of a node depend on.
+// describe appends what the scores of a node depend on. Each list begins with its length, so that no two nodes in unlike
+// states have one text.
 func (k *Ranking) describe(b []byte, n *vgpu.Node) []byte {
-	b = fmt.Appendf(b, "%d %d %d", k.deviceKind(n), n.Room().MilliCPU, n.Room().Memory)
+	b = appendNumber(b, int64(k.deviceKind(n)))
+	b = appendNumber(b, n.Room().MilliCPU)
+	b = appendNumber(b, int64(n.Room().Memory))
 	for i := range n.Devices() {
 		u := n.Used(i)
-		b = fmt.Appendf(b, " %d/%d/%d", u.Slots, u.Memory, u.Contexts)
+		b = appendNumber(b, int64(u.Slots))
+		b = appendNumber(b, int64(u.Memory))
+		b = appendNumber(b, int64(u.Contexts))
 	}
 	if k.policy.neighbours != nil {
-		b = k.policy.neighbours.tenancies(b, n)
+		b = k.tenancies(b, n)
 	}
 	if k.policy.byRun {
 		v := view{n: n}
-		n.Each(func(a *vgpu.Assignment) { b = fmt.Appendf(b, " %d", v.devicesOf(a)) })
+		n.Each(func(a *vgpu.Assignment) { b = appendNumber(b, int64(v.devicesOf(a))) })
 	}
 	return b
 }
 
 // tenancies appends what Neighbours need to know of the tenants of each device. The order does not depend on names.
-func (n *Neighbours) tenancies(b []byte, node *vgpu.Node) []byte {
+func (k *Ranking) tenancies(b []byte, node *vgpu.Node) []byte {
 	var here [maxColocated]vgpu.Resident
 	for i := range node.Devices() {
 		residents := node.Residents(i, here[:0])
-		for k := range residents {
-			residents[k].Workload = n.known(residents[k].Workload)
+		for at := range residents {
+			r := &residents[at]
+			known := k.policy.neighbours.known(r.Workload)
+			k.tenants[r.Workload] = known
+			r.Workload = known
 		}
 		slices.SortFunc(residents, func(x, y vgpu.Resident) int {
 			return cmp.Or(cmp.Compare(x.Workload, y.Workload), cmp.Compare(x.MaxSlowdown, y.MaxSlowdown), cmp.Compare(x.Compute, y.Compute))
 		})
+		b = appendNumber(b, int64(len(residents)))
 		for _, r := range residents {
-			b = fmt.Appendf(b, " %d:%d:%d:%d", i, r.Workload, r.MaxSlowdown, r.Compute)
+			b = appendNumber(b, int64(r.Workload))
+			b = appendNumber(b, r.MaxSlowdown)
+			b = appendNumber(b, int64(r.Compute))
 		}
 	}
 	return b
+}
+
+// appendNumber appends a number in as few bytes as it takes, seven bits in each; the eighth says that more follow. (The
+// varint of Protocol Buffers.)
+func appendNumber(b []byte, v int64) []byte {
+	u := uint64(v)<<1 ^ uint64(v>>63)
+	for ; u >= 1<<7; u >>= 7 {
+		b = append(b, byte(u)|1<<7)
+	}
+	return append(b, byte(u))
 }
 
 // deviceKind numbers the devices of nodes: nodes that differ only in names have equal numbers.
@@ -152,6 +206,10 @@ type Scores struct {
 	ranking *Ranking
 	era     int
 	known   []int64 // by state of the era, unscored where the score is unknown
+	// exact and roughs are by state too, where the policy has a sketch, takings by the shape of devices.
+	exact   map[int]int64
+	roughs  []int32
+	takings []taking
 	// isRandom: the score depends on which devices the hash chooses for the pod. The cache does not keep such scores.
 	isRandom bool
 }
@@ -180,8 +238,9 @@ func (s *Scores) Of(n *vgpu.Node, at State, r *vgpu.Request) int64 {
 	if at.era != k.era || s.isRandom {
 		return k.policy.randomTieBreak(scoreOn(n, r, &k.policy), n, r)
 	}
-	if s.era != k.era { // the ranking cleared the cache between two nodes of one pod
-		s.era, s.known = k.era, s.known[:0]
+	s.renew()
+	if k.sketch != nil {
+		return s.exactOf(n, at.number, r)
 	}
 	for at.number >= len(s.known) {
 		s.known = append(s.known, unscored)
@@ -191,3 +250,27 @@ func (s *Scores) Of(n *vgpu.Node, at State, r *vgpu.Request) int64 {
 	}
 	return k.policy.randomTieBreak(s.known[at.number], n, r)
 }
+
+// renew drops what belongs to states that the ranking no longer has.
+func (s *Scores) renew() {
+	if k := s.ranking; s.era != k.era { // the ranking cleared the cache, maybe between two nodes of one pod
+		s.era, s.known, s.roughs, s.takings = k.era, s.known[:0], s.roughs[:0], s.takings[:0]
+		clear(s.exact)
+	}
+}
+
+// exactOf is Of for a policy with a sketch: few of the states have exact scores.
+func (s *Scores) exactOf(n *vgpu.Node, state int, r *vgpu.Request) int64 {
+	score, known := s.exact[state]
+	if !known {
+		score = scoreOn(n, r, &s.ranking.policy)
+		if s.exact == nil || len(s.exact) >= maxKept {
+			s.exact = map[int]int64{}
+		}
+		s.exact[state] = score
+	}
+	return score
+}
+
+// maxKept bounds the exact scores of one kind: a larger bound takes more memory, 40 bytes for each score and kind.
+const maxKept = 4 * maxExact

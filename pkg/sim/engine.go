@@ -40,8 +40,8 @@ type engine struct {
 	usual    *fragmentation.Mix     // the usual requests that decisions go by
 	policy   placement.Policy
 	ranking  *placement.Ranking
-	places   map[*vgpu.Node]int // of the nodes in the cluster's list
-	states   []placement.State  // per node, for the ranking
+	places   map[*vgpu.Node]int  // of the nodes in the cluster's list
+	entrants []placement.Entrant // the nodes with their states, for the ranking
 	history  *History
 	arrivals []int       // jobs in the order of arrival that are still to come; of a gang the first member
 	running  []departure // pods that will end, or leave, the first last
@@ -98,9 +98,9 @@ func newEngine(s Setup) (*engine, error) {
 	h.Samples = make([]Sample, 0, len(s.Jobs)+1)
 	e.kept, e.since, e.leaving = make([]time.Duration, len(s.Jobs)), make([]time.Duration, len(s.Jobs)), map[int]bool{}
 	e.lastly, e.helpless = make([]int, len(c.Nodes())), map[int]int{}
-	e.states, e.places = make([]placement.State, len(c.Nodes())), make(map[*vgpu.Node]int, len(c.Nodes()))
+	e.entrants, e.places = make([]placement.Entrant, len(c.Nodes())), make(map[*vgpu.Node]int, len(c.Nodes()))
 	for i, n := range c.Nodes() {
-		e.places[n] = i
+		e.entrants[i].Node, e.places[n] = n, i
 	}
 	e.measure = newMeasure(c)
 	e.expect()
@@ -140,7 +140,9 @@ func (e *engine) use(all *fragmentation.Mix) {
 	e.usual = all
 	e.policy = e.setup.Policy.With(all, e.setup.Seed)
 	e.ranking = placement.NewRanking(e.policy)
-	clear(e.states)
+	for i := range e.entrants {
+		e.entrants[i].State = placement.State{}
+	}
 	e.measure.use(all)
 }
 

@@ -93,28 +93,28 @@ func (e *engine) schedule(job int) error {
 // choose returns the node with the highest score of those that have room for the pod, the first by name among equals;
 // nil when it fits nowhere. A pod without GPUs goes to a node without GPUs where it can, as the scheduler has it.
 func (e *engine) choose(job int, r *vgpu.Request) *vgpu.Node {
-	nodes := e.cluster.Nodes()
-	for i, n := range nodes {
-		if !e.ranking.Has(e.states[i]) {
-			e.states[i] = e.ranking.State(n)
+	for i := range e.entrants {
+		if at := &e.entrants[i]; !e.ranking.Has(at.State) {
+			at.State = e.ranking.State(at.Node)
 		}
 	}
-	scores := e.ranking.For(r) // after the states, which may start the ranking's memory anew
+	admits := func(i int) bool {
+		n := e.entrants[i].Node
+		return r.Host.Within(n.Room()) && e.setup.admits(job, n.Name())
+	}
 	var best *vgpu.Node
 	top, spared := int64(0), false
-	for i, n := range nodes {
-		if !r.Host.Within(n.Room()) || !e.setup.admits(job, n.Name()) {
-			continue
-		}
-		s := scores.Of(n, e.states[i], r)
+	scores := e.ranking.For(r) // after the states, which may start the ranking's memory anew
+	scores.Compare(e.entrants, r, admits, func(i int, s int64) {
+		n := e.entrants[i].Node
 		spares := len(r.Containers) == 0 && len(n.Devices()) == 0
-		if s < 0 || spared && !spares {
-			continue
+		if !admits(i) || spared && !spares {
+			return
 		}
-		if best == nil || s > top || spares && !spared {
+		if best == nil || s > top || s == top && n.Name() < best.Name() || spares && !spared {
 			best, top, spared = n, s, spares
 		}
-	}
+	})
 	return best
 }
 
@@ -137,7 +137,7 @@ func (e *engine) drop(job int) error {
 // changed notes that pods came to or left a node.
 func (e *engine) changed(n *vgpu.Node) {
 	i := e.places[n]
-	e.states[i] = e.ranking.State(n)
+	e.entrants[i].State = e.ranking.State(n)
 	e.measure.changed(i)
 	e.changes++
 	e.lastly[i] = e.changes

@@ -18,6 +18,8 @@ type ranking struct {
 	// scores by the rule.
 	rule   *rule
 	scores *placement.Ranking
+	// entrants is the list of the last comparison, for the next.
+	entrants []placement.Entrant
 	// turn is the place after the last that withoutGPUs looked at.
 	turn int
 }
@@ -71,13 +73,14 @@ func (r *ranking) scoresOf(request *vgpu.Request, now *rule) *placement.Scores {
 		r.scores.Use(now.Policy)
 	}
 	r.rule = now
+	r.scores.Expect(len(r.entries))
 	return r.scores.For(request)
 }
 
-// score returns the score of the request on the ledger of an entry, −1 where it does not fit.
-func (r *ranking) score(scores *placement.Scores, at *nodeEntry, ledger *vgpu.Node, request *vgpu.Request) int64 {
+// stateOf returns the state of an entry's node with the ledger.
+func (r *ranking) stateOf(at *nodeEntry, ledger *vgpu.Node) placement.State {
 	if at.ledger != ledger || !r.scores.Has(at.state) {
 		at.ledger, at.state = ledger, r.scores.State(ledger)
 	}
-	return scores.Of(ledger, at.state, request)
+	return at.state
 }

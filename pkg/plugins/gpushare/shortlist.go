@@ -9,6 +9,7 @@ import (
 	fwk "k8s.io/kube-scheduler/framework"
 
 	"github.com/tandem-gpu/tandem/internal/cluster/kube"
+	"github.com/tandem-gpu/tandem/pkg/placement"
 	"github.com/tandem-gpu/tandem/pkg/vgpu"
 )
 
@@ -81,25 +82,38 @@ func (s *state) best(nodes []fwk.NodeInfo, r *vgpu.Request, d demand) []candidat
 		}
 	}
 	scores := s.ranking.scoresOf(r, s.ruling())
+	entrants := s.entrants(nodes, r)
 	best := make([]candidate, 0, shortlistSize+1)
-	for i, info := range nodes {
-		n := entries[i].node
-		if n == nil {
-			continue
-		}
-		o := s.of(n, info) // the epoch may have grown since refresh: the informer showed a bind meanwhile
-		if !o.serves(r) {
-			continue
-		}
-		next := candidate{fwk.NodeScore{Name: n.name, Score: s.ranking.score(scores, &entries[i], o.ledger, r)}, o.ledger}
-		if next.Score < 0 || len(best) == shortlistSize && next.compare(best[shortlistSize-1]) > 0 || !d.couldBeMet(info) {
-			continue
+	scores.Compare(entrants, r, func(i int) bool { return d.couldBeMet(nodes[i]) }, func(i int, score int64) {
+		next := candidate{fwk.NodeScore{Name: entries[i].node.name, Score: score}, entrants[i].Node}
+		if len(best) == shortlistSize && next.compare(best[shortlistSize-1]) > 0 || !d.couldBeMet(nodes[i]) {
+			return
 		}
 		at, _ := slices.BinarySearchFunc(best, next, candidate.compare)
 		best = slices.Insert(best, at, next)
 		best = best[:min(len(best), shortlistSize)]
-	}
+	})
 	return best
+}
+
+// entrants returns the nodes that may serve the request, by place. The caller holds ranking.mu and a lock of the state.
+func (s *state) entrants(nodes []fwk.NodeInfo, r *vgpu.Request) []placement.Entrant {
+	k := &s.ranking
+	k.entrants = slices.Grow(k.entrants[:0], len(nodes))[:len(nodes)]
+	for i, info := range nodes {
+		k.entrants[i] = placement.Entrant{}
+		if at := &k.entries[i]; at.node != nil {
+			if o := s.of(at.node, info); o.serves(r) { // the epoch may have grown since refresh: the informer showed a bind meanwhile
+				k.entrants[i] = placement.Entrant{Node: o.ledger, State: k.stateOf(at, o.ledger)}
+			}
+		}
+	}
+	for i := range k.entrants { // the ranking may have cleared its cache meanwhile
+		if at := &k.entrants[i]; at.Node != nil && !k.scores.Has(at.State) {
+			at.State = k.stateOf(&k.entries[i], at.Node)
+		}
+	}
+	return k.entrants
 }
 
 // compare orders candidates as better does.
