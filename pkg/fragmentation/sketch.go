@@ -73,8 +73,8 @@ type SketchTable struct {
 	runs, whole []int64
 	// devices is the largest number of devices in whole.
 	devices int
-	// left is the milli-GPU that stay of a device by free slots.
-	left []int64
+	// milli and left are the milli-GPU of a device by free slots, and what stays of them.
+	milli, left []int64
 	// cpu and memory are what the usual requests use of a host for a thousand milli-GPU.
 	cpu    int64
 	memory vgpu.Bytes
@@ -120,8 +120,9 @@ func (s *Sketch) newTable(model string, slots vgpu.Slots) *SketchTable {
 	if asked > 0 {
 		t.cpu, t.memory = int64(cpu/asked*1000), vgpu.Bytes(memory/asked*1000)
 	}
-	t.left = make([]int64, slots+1)
+	t.milli, t.left = make([]int64, slots+1), make([]int64, slots+1)
 	for free := range t.left {
+		t.milli[free] = milli(vgpu.Slots(free), slots)
 		a.free[0], a.idle, a.room = int32(free), int32(free), vgpu.Room{MilliCPU: maxCPU, Memory: maxMemory}
 		t.left[free] = a.unfilled(s.fills)
 	}
@@ -184,7 +185,7 @@ type Sketched struct {
 func (t *SketchTable) Node(free []vgpu.Slots, room vgpu.Room) Sketched {
 	n := Sketched{table: t, free: free, room: room}
 	for _, k := range free {
-		n.idle += milli(k, t.slots)
+		n.idle += t.milli[k]
 		n.left += t.left[k]
 		if k == t.slots {
 			n.whole++
@@ -245,7 +246,7 @@ func (t *SketchTable) Take(slots vgpu.Slots, devices int, host vgpu.Room) Taking
 func (n *Sketched) Gain(p *Taking, free vgpu.Slots) (lost, unfilled int64) {
 	t, m := n.table, int64(p.devices)
 	rest := free - vgpu.Slots(p.slots)
-	before, after := milli(free, t.slots), milli(rest, t.slots)
+	before, after := t.milli[free], t.milli[rest]
 	idle, left := n.idle-m*(before-after), n.left-m*(t.left[free]-t.left[rest])
 	unfilled = max(n.left, n.idle-min(n.byCPU, n.byMemory)) - max(left, idle-min(n.byCPU-p.byCPU, n.byMemory-p.byMemory))
 	whole := n.whole
@@ -281,7 +282,7 @@ func (t *SketchTable) several(level, whole int) int64 {
 func (t *SketchTable) lost(free []vgpu.Slots, level int) (lost int64) {
 	row := t.runs[level*int(t.slots+1):]
 	for _, k := range free {
-		lost += milli(k, t.slots) * (t.weight - row[k])
+		lost += t.milli[k] * (t.weight - row[k])
 	}
 	return lost
 }

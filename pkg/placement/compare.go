@@ -8,9 +8,10 @@ import (
 	"github.com/tandem-gpu/tandem/pkg/vgpu"
 )
 
-// maxExact is in how many states nodes get exact scores for one pod, where a rough score orders them all first. More
-// take more time: some 50 µs each with a thousand kinds of usual requests. See docs/decisions/0042 for what fewer cost.
-const maxExact = 128
+// maxExact is in how many states nodes get exact scores for one pod, where a rough score orders them all first: as many as
+// nodes on the scheduler's shortlist. More take more time, some 60 µs each with a thousand kinds of usual requests. With 8
+// openb's lists filled to within .25 point, mostly above (docs/decisions/0042).
+const maxExact = 100
 
 // Entrant is one node of a comparison, with its state. A nil Node takes no part.
 type Entrant struct {

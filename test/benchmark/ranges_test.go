@@ -61,6 +61,12 @@ func TestCompareCosts(t *testing.T) {
 			want: []string{"one pod: 1.5 ms is above 1 ms"},
 		},
 		{
+			name: "the slowest of a hundred count where they are told",
+			output: "BenchmarkOnePod/nodes=500   1   900000 ns/op   0.5 p50-ms   1.5 p99-ms   3 B/op\n" +
+				"BenchmarkOther   1   900000 ns/op   9 p99-ms\n",
+			want: []string{"one pod: 1.5 ms is above 1 ms"},
+		},
+		{
 			name: "another size is another benchmark", output: "BenchmarkOnePod/nodes=5000-2   10   1000 ns/op\n",
 			want: []string{"one pod: BenchmarkOnePod/nodes=500 was not measured"},
 		},

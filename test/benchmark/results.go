@@ -191,16 +191,17 @@ func median(values []float64) float64 {
 }
 
 // benchmarkLine is a result as `go test -bench` prints it: BenchmarkOnePod/nodes=500-2  1000  123456 ns/op …
-var benchmarkLine = regexp.MustCompile(`(?m)^(Benchmark\S+?)(?:-\d+)?\s+\d+\s+([0-9.]+) ns/op(?:\s+([0-9.]+) cpu-ms/op)?`)
+var benchmarkLine = regexp.MustCompile(`(?m)^(Benchmark\S+?)(?:-\d+)?\s+\d+\s+([0-9.]+) ns/op(?:\s+([0-9.]+) cpu-ms/op|.*\s([0-9.]+) p99-ms)?`)
 
 // Milliseconds reads the output of `go test -bench`: the time of one operation by the name of the benchmark. Where a
-// benchmark reports its processor time as cpu-ms/op, that counts: it is the time on one core without other load.
+// benchmark reports its processor time as cpu-ms/op, that counts: it is the time on one core without other load. Where it
+// reports p99-ms, that counts: 99 of 100 operations take no longer.
 func Milliseconds(output string) (map[string]float64, error) {
 	result := map[string]float64{}
 	for _, match := range benchmarkLine.FindAllStringSubmatch(output, -1) {
 		raw, divisor := match[2], 1e6
-		if match[3] != "" {
-			raw, divisor = match[3], 1
+		if other := match[3] + match[4]; other != "" {
+			raw, divisor = other, 1
 		}
 		value, err := strconv.ParseFloat(raw, 64)
 		if err != nil {

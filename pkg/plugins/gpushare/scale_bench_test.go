@@ -261,7 +261,7 @@ func (f *scaleFleet) decide(b *testing.B, next func() *v1.Pod) {
 	b.ReportMetric(milliseconds(took[len(took)*99/100]), "p99-ms")
 }
 
-// heap measures the live heap that goes with the plugin. The fleet is of no use afterwards.
+// heap measures the live heap that goes with the plugin, and fails above 1 GiB. The fleet is of no use afterwards.
 func (f *scaleFleet) heap(b *testing.B) {
 	with := liveHeap()
 	f.plugin, f.running = nil, nil
@@ -269,6 +269,9 @@ func (f *scaleFleet) heap(b *testing.B) {
 	for b.Loop() { // what is left is not worth measuring
 	}
 	b.ReportMetric(float64(with-without)/(1<<20), "heap-MiB")
+	if with-without > 1<<30 {
+		b.Errorf("%d MiB of the heap go with the plugin, at most 1,024 are allowed", (with-without)>>20)
+	}
 }
 
 func milliseconds(d time.Duration) float64 { return float64(d) / float64(time.Millisecond) }

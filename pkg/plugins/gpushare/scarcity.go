@@ -18,7 +18,7 @@ func (l load) plus(o *occupancy) load {
 // room.
 //
 // The scarcity ends when neither was so for scarcePause and half as many again are idle. Each change has all nodes
-// scored anew, up to 0.2 s at 5,000 nodes; without the two, every pod that comes or goes at the limit would be a
+// scored anew, some 20 ms at 20,000 nodes; without the two, every pod that comes or goes at the limit would be a
 // change.
 type scarcity struct {
 	percent int64
