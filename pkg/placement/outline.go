@@ -136,12 +136,21 @@ func (s *Scores) roughOf(n *vgpu.Node, o *outline, r *vgpu.Request) int32 {
 	if o.sketch != k.sketches {
 		o.sketched, o.sketch = t.table.Node(o.free, o.room), k.sketches
 	}
-	best := int32(-1)
+	fit := 0
 	for i := range o.places {
-		if p := &o.places[i]; t.use.Within(p.free) && p.count >= t.devices {
-			if !r.Host.Within(o.room) {
-				return 0 // other plugins will refuse the node
-			}
+		if t.use.Within(o.places[i].free) {
+			fit += o.places[i].count
+		}
+	}
+	switch {
+	case fit < t.devices:
+		return -1
+	case !r.Host.Within(o.room):
+		return 0 // other plugins will refuse the node
+	}
+	best := int32(0)
+	for i := range o.places {
+		if p := &o.places[i]; t.use.Within(p.free) {
 			best = max(best, k.roughly(o, p, t, r))
 		}
 	}
