@@ -163,7 +163,7 @@ func TestLikelyRangesAreCalibrated(t *testing.T) {
 	for _, test := range []struct {
 		nodes int
 		wants vgpu.Slots
-	}{{1, 10}, {3, 10}, {40, 1}, {40, 10}, {200, 3}} {
+	}{{1, 1}, {1, 10}, {3, 10}, {40, 1}, {40, 10}, {200, 3}} {
 		t.Run(fmt.Sprintf("%d nodes, %d slots", test.nodes, test.wants), func(t *testing.T) {
 			r := rand.New(rand.NewPCG(1, uint64(test.nodes)))
 			within, lower, all := 0, 0, 0
@@ -209,6 +209,7 @@ func TestLikelyGangsEndTogether(t *testing.T) {
 			one := p
 			one.Name = snapshot.NameOf(fmt.Sprintf("a/m%d", i), vgpu.UID(fmt.Sprintf("m%d", i)))
 			one.Ends = exponential(3600, s.At)
+			one.Ends.Known = 40 + i
 			if together {
 				one.Gang = &snapshot.GangName{Source: "label", Namespace: "a", Name: "job"}
 			}
@@ -228,7 +229,7 @@ func TestLikelyGangsEndTogether(t *testing.T) {
 	if median := alone.At - 1e6; median < 8000 || median > 12000 {
 		t.Errorf("half of the pods alone end within %d s, want 9740", median)
 	}
-	if len(gang.Leave) != 10 || gang.Known != 100 || gang.Rivals != 0 {
+	if len(gang.Leave) != 10 || gang.Known != 40 || gang.Rivals != 0 {
 		t.Errorf("the pods that matter are %+v", gang)
 	}
 }
