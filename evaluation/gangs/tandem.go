@@ -223,7 +223,7 @@ func (t *tandemGangs) try(c *gangCluster, j *gangJob) (started bool, err error) 
 		t.release()
 	}
 	t.version++
-	var pods []vgpu.UID
+	pods := make([]vgpu.UID, 0, len(plan.Places))
 	for _, a := range plan.Places {
 		t.started[a.UID], t.ends[a.UID] = int64(c.now), t.end(c, j)
 		pods = append(pods, a.UID)

@@ -37,9 +37,9 @@ type deviceKind struct {
 // NewSketch returns the sketch of fills.
 func NewSketch(f *Fills) *Sketch {
 	s := &Sketch{fills: f, tables: map[deviceKind]*SketchTable{}}
-	var cpu, memory []int64
+	cpu, memory := make([]int64, len(f.mix.kinds)), make([]int64, len(f.mix.kinds))
 	for i := range f.mix.kinds {
-		cpu, memory = append(cpu, f.mix.kinds[i].MilliCPU), append(memory, int64(f.mix.kinds[i].Memory))
+		cpu[i], memory[i] = f.mix.kinds[i].MilliCPU, int64(f.mix.kinds[i].Memory)
 	}
 	s.cpu = levels(cpu, cpuLevels)
 	for _, m := range levels(memory, memoryLevels) {
