@@ -83,7 +83,7 @@ func NewMix(kinds []Kind) (*Mix, error) {
 	return m, nil
 }
 
-// bitsOf returns the bits of models. Beyond maxModels the bits have no meaning, and nothing reads them.
+// bitsOf returns the bits of models. Beyond maxModels some share a bit, and only a Sketch reads them.
 func (m *Mix) bitsOf(models []string) (bits uint64) {
 	if m.bits == nil {
 		m.bits = map[string]int{}

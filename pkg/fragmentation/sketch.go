@@ -83,9 +83,10 @@ type SketchTable struct {
 // sketchedDevices bounds the devices of a node in a sketch.
 const sketchedDevices = 16
 
-// On returns the table for devices of a model, nil where there is none.
+// On returns the table for devices of a model, nil where there is none. In a mix of more than maxModels models some share
+// a bit, and are taken for one.
 func (s *Sketch) On(model string, slots vgpu.Slots) *SketchTable {
-	if slots > maxSlotsAlike || len(s.fills.mix.bits) > maxModels {
+	if slots > maxSlotsAlike {
 		return nil
 	}
 	t, known := s.tables[deviceKind{model, slots}]
@@ -103,13 +104,13 @@ func (s *Sketch) newTable(model string, slots vgpu.Slots) *SketchTable {
 	t.runs, t.whole = make([]int64, hosts*int(slots+1)), make([]int64, hosts*(t.devices+1))
 	a := alike{slots: int32(slots), devices: 1}
 	if bit, named := m.bits[model]; named {
-		a.model = 1 << bit
+		a.model = 1 << (bit % maxModels)
 	}
 	var asked, cpu, memory float64
 	for k := range m.kinds {
 		kind := &m.kinds[k]
-		if kind.Slots == 0 || !a.serves(m, k) || kind.Slots > slots && kind.Slots%slots != 0 {
-			continue
+		if kind.Slots == 0 || !a.serves(m, k) || kind.Slots > slots && kind.Slots%slots != 0 || kind.Slots/slots > sketchedDevices {
+			continue // a request that no node could run would hide what the others use of hosts
 		}
 		t.add(kind)
 		asked += float64(kind.Weight * milli(kind.Slots, slots))

@@ -251,6 +251,10 @@ func TestCompareScoresNodesWithoutSketch(t *testing.T) {
 	if mixed != 10 || others != 3 {
 		t.Errorf("%d nodes of unlike devices and %d others have scores, want 10 and 3", mixed, others)
 	}
+	kept := slices.DeleteFunc(slices.Clone(k.For(r).known), func(score int64) bool { return score == unscored })
+	if len(kept) != 10 {
+		t.Errorf("%d scores of nodes of unlike devices are kept for the next comparison, want 10", len(kept))
+	}
 }
 
 func TestNth(t *testing.T) {

@@ -242,13 +242,18 @@ func (s *Scores) Of(n *vgpu.Node, at State, r *vgpu.Request) int64 {
 	if k.sketch != nil {
 		return s.exactOf(n, at.number, r)
 	}
-	for at.number >= len(s.known) {
+	return k.policy.randomTieBreak(s.kept(n, at.number, r), n, r)
+}
+
+// kept returns the score of a state from a list that has a place for each state.
+func (s *Scores) kept(n *vgpu.Node, state int, r *vgpu.Request) int64 {
+	for state >= len(s.known) {
 		s.known = append(s.known, unscored)
 	}
-	if s.known[at.number] == unscored {
-		s.known[at.number] = scoreOn(n, r, &k.policy)
+	if s.known[state] == unscored {
+		s.known[state] = scoreOn(n, r, &s.ranking.policy)
 	}
-	return k.policy.randomTieBreak(s.known[at.number], n, r)
+	return s.known[state]
 }
 
 // renew drops what belongs to states that the ranking no longer has.
@@ -261,6 +266,9 @@ func (s *Scores) renew() {
 
 // exactOf is Of for a policy with a sketch: few of the states have exact scores.
 func (s *Scores) exactOf(n *vgpu.Node, state int, r *vgpu.Request) int64 {
+	if s.ranking.outlines[state].shape == 0 { // all states without a rough score are compared, each time
+		return s.kept(n, state, r)
+	}
 	score, known := s.exact[state]
 	if !known {
 		score = scoreOn(n, r, &s.ranking.policy)

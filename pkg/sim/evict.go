@@ -185,7 +185,7 @@ func (e *engine) atOnce(n *nomination) error {
 // scheduler takes no account of that.
 func (e *engine) endsSoon(job int) bool {
 	return e.setup.Preemption.Policy == PreemptTandem && e.setup.Jobs[job].DeclaresEnd && !e.leaving[job] &&
-		e.history.Outcomes[job].Ended <= e.after(min(e.setup.Preemption.Grace, longestAwaited))
+		e.history.Outcomes[job].Ended <= e.after(min(e.setup.Preemption.Grace, longestAwaited-e.setup.Preemption.Grace))
 }
 
 // longestAwaited is how long a preemptor waits at most for a pod that ends: victims.LeavingWithin.

@@ -39,13 +39,19 @@ func (g *Guards) GracePeriod(pod *v1.Pod) (grace time.Duration, cut bool) {
 	return grace, false
 }
 
-// EndsSoon returns when a pod ends by itself, as its activeDeadlineSeconds say, and whether that is within the grace
-// period that an eviction now would give it. The room of such a pod comes about as soon without an eviction. A pod that
+// EndsSoon returns when a pod ends by itself, as its activeDeadlineSeconds say, and whether that is so soon that an
+// eviction would bring its room about as late. That is within the grace period that an eviction now would give it. The
+// kubelet gives it its own grace period from its end on, and both together must not exceed LeavingWithin. A pod that
 // outlived its end is no such pod.
 func (g *Guards) EndsSoon(pod *v1.Pod, now time.Time) (time.Time, bool) {
 	r := runOf(pod)
+	return r.ends, r.endsWithin(g.soon(pod), now)
+}
+
+// soon returns how long before its end a pod ends soon, below 0 for never.
+func (g *Guards) soon(pod *v1.Pod) time.Duration {
 	grace, _ := g.GracePeriod(pod)
-	return r.ends, r.endsWithin(grace, now)
+	return min(grace, LeavingWithin-GracePeriod(pod))
 }
 
 // Lingers reports whether the room of a pod in deletion is uncertain. Such a pod ends later than LeavingWithin, or

@@ -35,9 +35,9 @@ func runOf(pod *v1.Pod) run {
 	return r
 }
 
-// endsWithin reports whether the pod ends by itself within a time, and at the latest within LeavingWithin.
-func (r *run) endsWithin(grace time.Duration, now time.Time) bool {
-	return !r.ends.IsZero() && !r.ends.Before(now) && r.ends.Sub(now) <= min(grace, LeavingWithin)
+// endsWithin reports whether the pod ends by itself within a time.
+func (r *run) endsWithin(within time.Duration, now time.Time) bool {
+	return !r.ends.IsZero() && !r.ends.Before(now) && r.ends.Sub(now) <= within
 }
 
 // lost returns the work that the pod loses if it ends now. It is the share of GPUs times the whole seconds since the

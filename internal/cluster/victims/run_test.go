@@ -136,10 +136,10 @@ func FuzzCheckpointTime(f *testing.F) {
 	})
 }
 
-// A pod ends soon if the end that its activeDeadlineSeconds give it is ahead, within its grace period and within the
-// longest wait.
+// A pod ends soon if the end that its activeDeadlineSeconds give it is ahead, within its grace period, and leaves
+// time for that within the longest wait.
 func TestEndsSoon(t *testing.T) {
-	g := guards(t, config.GPUPreemptArgs{MaximumGracePeriod: metav1.Duration{Duration: 20 * time.Minute}})
+	g := guards(t, config.GPUPreemptArgs{MaximumGracePeriod: metav1.Duration{Duration: 10 * time.Minute}})
 	for name, x := range map[string]struct {
 		deadline, grace int64
 		ran             time.Duration
@@ -149,8 +149,10 @@ func TestEndsSoon(t *testing.T) {
 		"in 31s":                         {3600, 30, time.Hour - 31*time.Second, false},
 		"now":                            {3600, 30, time.Hour, true},
 		"it should have ended":           {3600, 30, time.Hour + time.Second, false},
-		"in 10m, as long as any waits":   {3600, 3600, 50 * time.Minute, true},
-		"in 11m, beyond the longest":     {3600, 3600, 49 * time.Minute, false},
+		"in 4m, and up to 6m after that": {3600, 360, 56 * time.Minute, true},
+		"in 5m, and up to 6m after that": {3600, 360, 55 * time.Minute, false},
+		"now, and up to 1h after that":   {3600, 3600, time.Hour, false},
+		"a grace that is cut, in 50s":    {3600, 1200, time.Hour - 50*time.Second, false},
 		"a grace of 0 and an end in 1s":  {3600, 0, time.Hour - time.Second, false},
 		"an end that no clock can write": {1 << 62, 30, time.Hour, false},
 	} {

@@ -24,8 +24,8 @@ type Traits struct {
 	// namespace is one string for all pods of a namespace: a map finds it faster than many equal ones.
 	namespace string
 	run       run
-	// grace is what the pod is given to end.
-	grace time.Duration
+	// soon is how long before its end the pod ends soon.
+	soon time.Duration
 	// least is how long it runs at least.
 	least time.Duration
 	// leads is added to the work that is lost with it: see leadOf.
@@ -57,7 +57,7 @@ func (g *Guards) TraitsOf(pod *v1.Pod, host vgpu.Room) Traits {
 		namespace: unique.Make(pod.Namespace).Value(), run: runOf(pod), least: g.least(pod), leads: leadOf(pod),
 	}
 	grace, _ := g.GracePeriod(pod)
-	t.as.Slow, t.grace = grace > LeavingWithin, grace
+	t.as.Slow, t.soon = grace > LeavingWithin, g.soon(pod)
 	t.as.NeverPreempts = pod.Spec.PreemptionPolicy != nil && *pod.Spec.PreemptionPolicy == v1.PreemptNever
 	if pod.Spec.Priority != nil {
 		t.as.Priority = *pod.Spec.Priority
@@ -78,7 +78,7 @@ func (t *Traits) Priority() int32 { return t.as.Priority }
 func (t *Traits) Leaving() bool { return t.as.Leaving }
 
 // EndsSoon reports whether the pod ends by itself about as soon as an eviction would end it: see Guards.EndsSoon.
-func (t *Traits) EndsSoon(now time.Time) bool { return t.run.endsWithin(t.grace, now) }
+func (t *Traits) EndsSoon(now time.Time) bool { return t.run.endsWithin(t.soon, now) }
 
 // at returns the candidate at a time.
 func (t *Traits) at(now time.Time, share vgpu.MilliGPU) preemption.Pod {

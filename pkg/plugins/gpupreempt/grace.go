@@ -32,7 +32,7 @@ func (p *Plugin) awaitedUntil(pod *v1.Pod, now time.Time) time.Time {
 	if pod.DeletionTimestamp != nil {
 		by = pod.DeletionTimestamp.Add(slack)
 	} else if at, soon := p.guards.EndsSoon(pod, now); soon {
-		by = by.Add(at.Sub(now)) // the kubelet gives it its grace period from then on
+		by = at.Add(victims.GracePeriod(pod)).Add(slack) // the kubelet gives it its own grace period from then on
 	}
 	if by.After(most) {
 		return most

@@ -221,6 +221,23 @@ func TestReprieve(t *testing.T) {
 	})
 }
 
+// Where the pod that has the port ends soon by itself the preemptor waits for it, also if nobody else is on its node.
+func TestReprieveWaits(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t, 1, 1)
+		ends, deadline := onPort(pod("ends", 0, 50), 80), int64(25)
+		ends.Spec.ActiveDeadlineSeconds = &deadline
+		c.createBound(ends, onPort(pod("low", 0, 5), 80))
+		c.Create(onPort(pod("high", 10, 100), 80))
+		c.says("high", "waits for default/ends to leave")
+		expect(t, "victims", nil, c.victims())
+		c.Remove("ends")
+		c.AwaitBound("high", 1)
+		expect(t, "victims", nil, c.victims())
+	})
+}
+
 // Room and a port are in the way: the pods that have either are evicted, and no other.
 func TestReprieveSparesUnits(t *testing.T) {
 	t.Parallel()

@@ -72,7 +72,7 @@ func (p *Plugin) reprieveOn(ctx context.Context, cs fwk.CycleState, q *question,
 			return nil
 		}
 	}
-	if len(units) == 0 || !c.fits(ctx).IsSuccess() {
+	if len(removed) == 0 || !c.fits(ctx).IsSuccess() {
 		return nil
 	}
 	slices.SortFunc(units, func(a, b preemption.Unit) int {
