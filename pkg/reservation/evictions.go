@@ -113,10 +113,14 @@ func (m *move) evictionsEnded(e *EvictionsEnded) {
 		}
 		return
 	}
+	before := len(m.chosen)
 	for _, uid := range e.Evict {
 		if !slices.Contains(e.Asked, uid) {
 			delete(m.chosen, uid)
 		}
+	}
+	if len(m.chosen) < before {
+		m.budgetsEased()
 	}
 	if r := p.room(); r != nil && r.evictions == e.Number {
 		m.endPodRoom(p, e.Why)
@@ -142,7 +146,10 @@ func (m *move) endHopeless(stay []vgpu.UID) {
 
 // victimWithdrawn notes that a victim lost its place before its bind: it exists on, and may get another place.
 func (m *move) victimWithdrawn(e *VictimWithdrawn) {
-	delete(m.chosen, e.UID)
+	if _, isChosen := m.chosen[e.UID]; isChosen {
+		delete(m.chosen, e.UID)
+		m.budgetsEased()
+	}
 	if r := m.pods[e.Preemptor.Pod].room(); r != nil {
 		r.withdrawn[e.UID] = m.now
 	}

@@ -226,7 +226,7 @@ func (w *pending) activateOn(node string) {
 	})
 }
 
-// activateAfterNomination is activateOn for the room of a pod that went elsewhere than it was nominated to. The framework may end the
+// activateAfterNomination is activateOn for the room of a pod that went elsewhere than it was nominated to, or is nominated elsewhere. The framework may end the
 // nomination after this call, so no attempt is left out.
 func (w *pending) activateAfterNomination(node string) {
 	w.request(func() { w.noteFreed(node, math.MaxUint64) })

@@ -48,7 +48,7 @@ func (p *Plugin) podEvents(ctx context.Context) cache.ResourceEventHandler {
 				p.arrived(pod)
 			}
 			p.seen(pod)
-			if on := before.Status.NominatedNodeName; on != "" && pod.Spec.NodeName != "" && pod.Spec.NodeName != on {
+			if on := before.Status.NominatedNodeName; on != "" && pod.Spec.NodeName != on && pod.Status.NominatedNodeName != on {
 				p.pending.activateAfterNomination(on)
 			}
 			if pod.Spec.NodeName != "" && before.Annotations[v1alpha1.AnnotationMaxSlowdown] != pod.Annotations[v1alpha1.AnnotationMaxSlowdown] {
