@@ -69,7 +69,7 @@ func (s *site) choices(lifted bool) []victimSet {
 	for g := range s.who.Gangs {
 		add(s.ofGang(g, lifted))
 	}
-	by := &pricing{s: s, lifted: lifted, price: map[int]int64{}}
+	by := s.pricing(lifted)
 	for i := range all {
 		all[i].cost = s.costBy(by, all[i].units)
 	}
@@ -121,16 +121,31 @@ func (s *site) evictable(i int, lifted bool) bool {
 type pricing struct {
 	s      *site
 	lifted bool
-	price  map[int]int64
+	known  map[int]priced
+	below  map[int][]int
+}
+
+// priced is what is known of a candidate.
+type priced struct {
+	steps          int
+	returns, price int64
+}
+
+func (s *site) pricing(lifted bool) *pricing {
+	return &pricing{s: s, lifted: lifted, known: map[int]priced{}, below: map[int][]int{}}
 }
 
 // lower lists the evictable candidates of a lower priority than i.
 func (p *pricing) lower(i int) (list []int) {
+	if list, known := p.below[i]; known {
+		return list
+	}
 	for o := range p.s.who.Pods {
 		if p.s.evictable(o, p.lifted) && p.s.who.Pods[o].Priority < p.s.who.Pods[i].Priority {
 			list = append(list, o)
 		}
 	}
+	p.below[i] = list
 	return list
 }
 
@@ -190,25 +205,26 @@ func (p *pricing) returns(i int) (price int64) {
 	return price
 }
 
-// ofPod is what one victim costs without budgets and gangs.
-func (p *pricing) ofPod(i int) int64 {
-	if price, known := p.price[i]; known {
-		return price
+// of is what one victim costs without budgets and gangs.
+func (p *pricing) of(i int) priced {
+	if known, ok := p.known[i]; ok {
+		return known
 	}
 	v, prices := &p.s.who.Pods[i], &p.s.cfg.Prices
-	price := v.Lost + p.returns(i) + int64(p.steps(i))*prices.Step
+	c := priced{steps: p.steps(i), returns: p.returns(i)}
+	c.price = v.Lost + c.returns + int64(c.steps)*prices.Step
 	if v.Serving {
-		price += prices.Serving
+		c.price += prices.Serving
 	}
-	p.price[i] = price
-	return price
+	p.known[i] = c
+	return c
 }
 
 func (s *site) price(p *pricing, units []preemption.Unit) int64 { return s.costBy(p, units).Price }
 
 // cost adds up what Cost says.
 func (s *site) cost(units []preemption.Unit) preemption.Cost {
-	return s.costBy(&pricing{s: s, price: map[int]int64{}}, units)
+	return s.costBy(s.pricing(false), units)
 }
 
 func (s *site) costBy(by *pricing, units []preemption.Unit) preemption.Cost {
@@ -225,9 +241,10 @@ func (s *site) costBy(by *pricing, units []preemption.Unit) preemption.Cost {
 			p := &s.who.Pods[v]
 			c.Victims++
 			c.Lost += p.Lost
-			c.Returns += by.returns(v)
-			c.Steps += by.steps(v)
-			c.Price += by.ofPod(v)
+			of := by.of(v)
+			c.Returns += of.returns
+			c.Steps += of.steps
+			c.Price += of.price
 			for _, b := range p.Budgets {
 				counts[b]++
 			}
