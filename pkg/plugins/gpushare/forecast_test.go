@@ -68,7 +68,7 @@ func TestSnapshotForetells(t *testing.T) {
 		if last := slices.Max(ends["bounded"].AfterSeconds); last > 3600 {
 			t.Errorf("a pod that ends within an hour ends within %d s", last)
 		}
-		time.Sleep(59 * time.Second)
+		time.Sleep(59 * time.Second) // this sleep and those below are on the clock of the bubble, and take no time
 		if same, _ := c.foretold(); same.Version != first.Version {
 			t.Error("the node is another one before a minute has passed")
 		}
