@@ -35,7 +35,10 @@ var elasticPolicies = []elasticRow{
 	{name: "dragon", make: asPublished("dragon")},
 	{name: "elastic-fifo", make: asPublished("elastic-fifo")},
 	{name: "elastic-srjf", make: func() elasticPolicy {
-		return &workers{cfg: elastic.Config{Policy: "elastic-srjf", MaxMoves: math.MaxInt}, knows: known{}, remaining: true}
+		return &workers{cfg: elastic.Config{Policy: "elastic-srjf", MaxMoves: math.MaxInt}, knows: known{}, lengths: trueLengths{}}
+	}},
+	{name: "elastic-srjf-predicted", make: func() elasticPolicy {
+		return &workers{cfg: elastic.Config{Policy: "elastic-srjf", MaxMoves: math.MaxInt}, knows: known{}, lengths: newPredictedLengths()}
 	}},
 	{name: "ffdl", make: asPublished("ffdl")},
 	{name: "goodput", make: func() elasticPolicy { return &workers{knows: known{}} }},
@@ -179,20 +182,27 @@ func nodesOf(nodes []int) int {
 type workers struct {
 	cfg   elastic.Config
 	knows knowledge
-	// remaining: the policy knows how long each job still takes.
-	remaining bool
+	// lengths says how long jobs still take, nil where the policy does not know that.
+	lengths lengths
 }
 
 func (w *workers) sizes(r *elasticRun, there []*elasticJob) (want, order []int, err error) {
 	jobs := make([]elastic.Job, 0, len(there))
+	if w.lengths != nil {
+		if err := w.lengths.learn(r); err != nil {
+			return nil, nil, err
+		}
+	}
 	for _, j := range there {
 		curve, cost := w.knows.of(r, j)
 		e := elastic.Job{
 			Name: j.name, Arrived: int64(j.arrive), Started: int64(j.started), Sizes: j.sizes, Placed: j.places,
 			Worker: j.worker(0), Wishes: together, Curve: curve, Cost: cost, Served: j.service, Moved: j.moved,
 		}
-		if w.remaining {
-			e.Remaining = j.left / j.speed(compactly(max(len(j.places), j.sizes[0]), r.perNode))
+		if w.lengths != nil {
+			if e.Remaining, err = w.lengths.remaining(r, j); err != nil {
+				return nil, nil, err
+			}
 		}
 		jobs = append(jobs, e)
 	}

@@ -15,7 +15,7 @@ var core = map[string][]string{
 	"placement":     {"vgpu", "fragmentation", "interference"},
 	"gang":          {"vgpu", "placement"},
 	"preemption":    {"vgpu", "placement", "gang"},
-	"elastic":       {"vgpu", "gang"},
+	"elastic":       {"vgpu", "gang", "lifetime"},
 	"traffic":       {"vgpu", "interference"},
 	"notebook":      nil,
 	"lifetime":      nil,

@@ -118,7 +118,7 @@ func (s *search) kept(e *entry) float64 {
 	}
 	horizon := min(s.cfg.Horizon, lindy*float64(s.now-e.Started))
 	if e.Remaining > 0 {
-		horizon = min(s.cfg.Horizon, e.Remaining)
+		horizon = min(s.cfg.Horizon, e.Remaining*min(1, e.base/e.current))
 	}
 	if e.lentFor > 0 {
 		horizon = min(horizon, e.lentFor)

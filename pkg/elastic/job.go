@@ -2,7 +2,6 @@ package elastic
 
 import (
 	"fmt"
-	"math"
 	"slices"
 
 	"github.com/tandem-gpu/tandem/pkg/gang"
@@ -36,8 +35,7 @@ type Job struct {
 	// Cost is the time in seconds for which the job does no work after a change of its size. The value is 0 for a job
 	// whose workers join and leave while it runs.
 	Cost float64
-	// Remaining is the time in seconds that the job still takes with the workers that it has, or with the fewest while
-	// it waits. 0 stands for an unknown time.
+	// Remaining is the time in seconds that the job still takes with its fewest workers. 0 stands for an unknown time. See Lengths.
 	Remaining float64
 	// Served is the time in seconds that workers of the job have had GPUs, added up over the workers.
 	Served float64
@@ -140,12 +138,4 @@ func (j *Job) sizeBelow(n int) (size int, legal bool) {
 func (j *Job) above(n int) int {
 	i, _ := slices.BinarySearch(j.Sizes, n+1)
 	return j.Sizes[i]
-}
-
-// work returns what remains of the job, in the unit of its curve; infinity where that is unknown.
-func (j *Job) work() float64 {
-	if j.Remaining == 0 {
-		return math.Inf(1)
-	}
-	return j.Remaining * j.Curve.Rate(max(j.size(), j.least()), 1)
 }

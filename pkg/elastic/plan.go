@@ -41,6 +41,12 @@ func (c Config) Validate() error {
 	return nil
 }
 
+// NeedsRemaining reports whether the policy orders jobs by Job.Remaining.
+func (c Config) NeedsRemaining() bool {
+	p, known := policyOf(c.Policy)
+	return known && p.remaining
+}
+
 // Defaults of Config.
 const (
 	DefaultPolicy = "goodput"

@@ -15,16 +15,18 @@ type policy struct {
 	// worth reports whether a running job should grow to a rate. A policy with this function weighs rates: it decides
 	// again where a job would be slower than expected with the places that it would get.
 	worth func(s *search, e *entry, rate float64) bool
+	// remaining says that the policy orders jobs by the time that they still take.
+	remaining bool
 }
 
 // policies in the order in which they are shown.
 var policies = []policy{
-	{"goodput", goodput, (*search).repays},
-	{"elastic-fifo", elasticFIFO, nil},
-	{"elastic-srjf", elasticSRJF, nil},
-	{"ffdl", ffdl, faster},
-	{"elastic-kubeflow", elasticKubeflow, nil},
-	{"dragon", dragon, nil},
+	{name: "goodput", decide: goodput, worth: (*search).repays},
+	{name: "elastic-fifo", decide: elasticFIFO},
+	{name: "elastic-srjf", decide: elasticSRJF, remaining: true},
+	{name: "ffdl", decide: ffdl, worth: faster},
+	{name: "elastic-kubeflow", decide: elasticKubeflow},
+	{name: "dragon", decide: dragon},
 }
 
 // Policies returns the names of the policies, the default first.

@@ -2,6 +2,7 @@ package elastic
 
 import (
 	"cmp"
+	"math"
 	"slices"
 )
 
@@ -10,8 +11,10 @@ import (
 func elasticSRJF(_ *search, p *pool) []int {
 	order := p.inOrder()
 	long := func(i int) float64 {
-		e := p.entries[i]
-		return e.work() / e.base
+		if remaining := p.entries[i].Remaining; remaining > 0 {
+			return remaining
+		}
+		return math.Inf(1)
 	}
 	slices.SortStableFunc(order, func(a, b int) int { return cmp.Compare(long(a), long(b)) })
 	z := p.atLeast(order)

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/tandem-gpu/tandem/pkg/elastic"
 	"github.com/tandem-gpu/tandem/pkg/fragmentation"
 	"github.com/tandem-gpu/tandem/pkg/gang"
 	"github.com/tandem-gpu/tandem/pkg/placement"
@@ -66,8 +67,9 @@ type engine struct {
 	// nominations in the order of their decisions.
 	nominations []*nomination
 
-	decided time.Duration // the last decision on sizes
-	stirred time.Duration // the last arrival, start or end of a pod, changes of sizes aside
+	decided time.Duration    // the last decision on sizes
+	lengths *elastic.Lengths // how long elastic gangs take, nil where the policy of sizes does not go by that
+	stirred time.Duration    // the last arrival, start or end of a pod, changes of sizes aside
 
 	changes  int         // of nodes so far
 	releases int         // how often room came free so far
@@ -94,6 +96,11 @@ func newEngine(s Setup) (*engine, error) {
 	h.setup.Elastic = s.Elastic.withDefaults()
 	e := &engine{levels: levelsOfAll(h.groups), setup: &h.setup, cluster: c, policy: s.Policy, history: h, kinds: kindsOf(h)}
 	e.machine = newMachine(e.setup, h.groups)
+	if s.Elastic.NeedsRemaining() {
+		if e.lengths, err = elastic.NewLengths(); err != nil {
+			return nil, err
+		}
+	}
 	h.Capacity = Capacity(c.Nodes())
 	h.Samples = make([]Sample, 0, len(s.Jobs)+1)
 	e.kept, e.since, e.leaving = make([]time.Duration, len(s.Jobs)), make([]time.Duration, len(s.Jobs)), map[int]bool{}
@@ -146,14 +153,16 @@ func (e *engine) use(all *fragmentation.Mix) {
 	e.measure.use(all)
 }
 
+// namespaceOf returns the namespace of a pod, "" where its name has none.
+func namespaceOf(r *vgpu.Request) string { return r.Pod[:max(0, strings.IndexByte(r.Pod, '/'))] }
+
 // learn notes a pod that arrives.
 func (e *engine) learn(r *vgpu.Request) {
 	if e.learner == nil {
 		return
 	}
 	now := int64(e.sample.At / time.Second)
-	namespace := r.Pod[:max(0, strings.IndexByte(r.Pod, '/'))]
-	e.learner.Observe(namespace, fragmentation.KindOf(r), now)
+	e.learner.Observe(namespaceOf(r), fragmentation.KindOf(r), now)
 	if all := e.learner.Usual(now); all != e.usual {
 		e.use(all)
 	}
@@ -292,6 +301,9 @@ func (e *engine) endDue(at time.Duration) (ended bool, err error) {
 			e.history.Gangs[g.number].State = Finished // all members end now
 			if g.sizing != nil {
 				e.leaveElastic(g)
+				if err := e.learnLength(g); err != nil {
+					return ended, err
+				}
 			}
 			if err := e.forget(g); err != nil {
 				return ended, err

@@ -67,6 +67,9 @@ func (e *engine) decideSizes() ([]*group, error) {
 		jobs = append(jobs, e.elasticJob(g))
 	}
 	jobs = append(append(jobs, e.missingReplicas(fleets)...), e.waitingJobs()...)
+	if err := e.setRemaining(jobs); err != nil {
+		return nil, err
+	}
 	plan, err := elastic.Workers(e.seen(), jobs, reserved, unix(e.sample.At), e.setup.Elastic.Config)
 	if err != nil {
 		return nil, err
@@ -154,6 +157,34 @@ func (e *engine) elasticJob(g *group) elastic.Job {
 		}
 	}
 	return j
+}
+
+// alike returns what jobs that take about as long as one have in common, as the controller sees it.
+func alike(r *vgpu.Request, least int) elastic.Alike {
+	return elastic.Alike{Namespace: namespaceOf(r), Workload: fmt.Sprintf("%s/%d", namespaceOf(r), r.Workload), Least: least, Slots: int(r.PeakSlots())}
+}
+
+// learnLength learns how long an elastic gang took that has ended.
+func (e *engine) learnLength(g *group) error {
+	if e.lengths == nil {
+		return nil
+	}
+	return e.lengths.Ended(alike(&e.setup.Jobs[g.jobs[0]].Request, g.sizing.Sizes[0]), g.sizing.served, false)
+}
+
+// setRemaining notes of jobs how long they still take, where the policy of sizes goes by that.
+func (e *engine) setRemaining(jobs []elastic.Job) error {
+	if e.lengths == nil {
+		return nil
+	}
+	for i := range jobs {
+		j := &jobs[i]
+		var err error
+		if j.Remaining, err = e.lengths.Remaining(alike(&j.Worker.Request, j.Sizes[0]), j.Served); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // waitingJobs returns the pods and gangs that are not elastic and wait for devices, as jobs of package elastic.

@@ -174,6 +174,7 @@ func (e *engine) joinElastic(g *group) {
 // leaveElastic notes that an elastic gang has ended, or is dropped.
 func (e *engine) leaveElastic(g *group) {
 	s := g.sizing
+	s.served += float64(s.workers) * (e.sample.At - s.at).Seconds()
 	s.done, s.at, s.workers, s.speed, s.works = s.work(e.sample.At), e.sample.At, 0, 0, e.sample.At
 	e.noteSize(g)
 	e.elastic = slices.DeleteFunc(e.elastic, func(other *group) bool { return other == g })

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"slices"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
@@ -230,7 +231,12 @@ func (p *pass) removeOld(ctx context.Context, targets map[string]*v1alpha1.Elast
 			kept[ref] = true
 		}
 	}
-	maps.DeleteFunc(p.memory, func(ref podgroup.Ref, m *memory) bool { return p.now.Sub(m.seen) >= forgetAfter && !kept[ref] })
+	for _, ref := range slices.SortedFunc(maps.Keys(p.memory), podgroup.Ref.Compare) {
+		if m := p.memory[ref]; p.now.Sub(m.seen) >= forgetAfter && !kept[ref] {
+			p.learnStop(ref, m)
+			delete(p.memory, ref)
+		}
+	}
 	return errors.Join(errs...)
 }
 

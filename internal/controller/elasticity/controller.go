@@ -90,6 +90,7 @@ type Controller struct {
 	profiles    profiles
 	memory      map[podgroup.Ref]*memory
 	completions *completions
+	lengths     *lengths
 	// rigid are the objects of which an event said that their rate has no effect, as long as they have such pods.
 	rigid   map[types.UID]bool
 	metrics *metricSet
@@ -131,6 +132,10 @@ func New(o Options) (*Controller, error) {
 	}}
 	if c.now == nil {
 		c.now = time.Now
+	}
+	var err error
+	if c.lengths, err = newLengths(&o.Elastic); err != nil {
+		return nil, fmt.Errorf("predict how long gangs take: %w", err)
 	}
 	c.completions = &completions{now: c.now}
 	if _, err := core.Pods().Informer().AddEventHandler(c.completions.handler()); err != nil {

@@ -40,10 +40,11 @@ func (p *pass) decide(c *snapshot.Cluster, gangs []*elasticGang) ([]decision, er
 			g.problem = err.Error()
 			continue
 		}
+		j.Remaining = p.lengths.remaining(g.all[0], g.MinCount, j.Served)
 		g.index = len(jobs)
 		jobs = append(jobs, j)
 	}
-	jobs = append(jobs, waiting(c, p.objects.Pods, p.gangs, p.scheduler)...)
+	jobs = append(jobs, waiting(c, p.objects.Pods, p.gangs, p.scheduler, p.lengths)...)
 	plan, err := elastic.Workers(&c.Cluster, jobs, p.reserved(c), p.now.Unix(), p.config)
 	if err != nil {
 		return nil, err

@@ -211,7 +211,7 @@ const maxWaiting = 500
 
 // waiting returns the pods and gangs that are not elastic and wait for a node, as jobs. A gang of which as many members
 // as must run have a node does not wait; another one wants places for those that lack one.
-func waiting(c *snapshot.Cluster, pods []*v1.Pod, gangs Gangs, scheduler string) []elastic.Job {
+func waiting(c *snapshot.Cluster, pods []*v1.Pod, gangs Gangs, scheduler string, l *lengths) []elastic.Job {
 	jobs := make([]elastic.Job, 0, 16)
 	seen, names := map[podgroup.Ref]bool{}, map[string]bool{}
 	for _, pod := range pods {
@@ -235,7 +235,7 @@ func waiting(c *snapshot.Cluster, pods []*v1.Pod, gangs Gangs, scheduler string)
 		names[name] = true
 		jobs = append(jobs, elastic.Job{
 			Name: name, Priority: corev1helpers.PodPriority(pod), Arrived: created, Sizes: []int{least},
-			Worker: gang.Member{Request: request, Kind: c.Kind(pod)}, Wishes: w,
+			Worker: gang.Member{Request: request, Kind: c.Kind(pod)}, Wishes: w, Remaining: l.remaining(pod, least, 0),
 		})
 	}
 	slices.SortFunc(jobs, func(a, b elastic.Job) int {
@@ -273,6 +273,8 @@ type memory struct {
 	// served is the time in seconds for which members had nodes, added up; at is the time of the last pass.
 	served float64
 	at     time.Time
+	// like names what the gang has in common with those that take about as long.
+	like elastic.Alike
 	// seen is when the gang last existed.
 	seen time.Time
 	// moved is when the target got its number, zero once its status says so.

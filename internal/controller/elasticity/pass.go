@@ -108,6 +108,7 @@ func (p *pass) gangsWith(ctx context.Context, targets map[string]*v1alpha1.Elast
 			p.members[ref] = append(p.members[ref], pod)
 		}
 	}
+	p.learnEnds(ended)
 	reports := reportsOf(p.objects.GPUNodes)
 	refs := p.gangs.Elastic()
 	gangs = make([]*elasticGang, 0, len(refs))
@@ -141,6 +142,7 @@ func (p *pass) gangsWith(ctx context.Context, targets map[string]*v1alpha1.Elast
 			m = remember(g, p.now)
 			p.memory[ref] = m
 		}
+		m.like = alikeOf(all[0], g.MinCount)
 		if g.resizable, err = p.wayOf(g).may(ctx, g); err != nil {
 			failed = append(failed, fmt.Errorf("gang %s: %w", ref, err))
 			g.problem = cmp.Or(g.problem, err.Error())

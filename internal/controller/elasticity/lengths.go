@@ -1,0 +1,131 @@
+package elasticity
+
+import (
+	"maps"
+	"slices"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/klog/v2"
+
+	"github.com/tandem-gpu/tandem/internal/cluster/membership"
+	"github.com/tandem-gpu/tandem/internal/cluster/podgroup"
+	"github.com/tandem-gpu/tandem/pkg/api/v1alpha1"
+	"github.com/tandem-gpu/tandem/pkg/elastic"
+)
+
+// lengths knows which elastic gangs have ended, and predicts by them how long jobs still take.
+type lengths struct {
+	// predicted is nil where the policy does not go by what remains.
+	predicted *elastic.Lengths
+	// counted are the pods of gangs that have ended and count, as long as these pods exist.
+	counted map[types.UID]bool
+}
+
+func newLengths(c *elastic.Config) (*lengths, error) {
+	l := &lengths{counted: map[types.UID]bool{}}
+	if !c.NeedsRemaining() {
+		return l, nil
+	}
+	var err error
+	l.predicted, err = elastic.NewLengths()
+	return l, err
+}
+
+// alikeOf names what jobs of about the same length have in common: the namespace, the WorkloadProfile and the size. The GPU model is left
+// out, since a job that waits has none yet.
+func alikeOf(member *v1.Pod, least int) elastic.Alike {
+	a := elastic.Alike{Namespace: member.Namespace, Workload: member.Namespace + "/" + member.Labels[v1alpha1.LabelProfile], Least: least}
+	if r, err := requestOf(member); err == nil {
+		a.Slots = int(r.PeakSlots())
+	}
+	return a
+}
+
+// remaining returns how long a job still takes with its fewest workers, 0 for unknown.
+func (l *lengths) remaining(member *v1.Pod, least int, served float64) float64 {
+	if l.predicted == nil {
+		return 0
+	}
+	seconds, err := l.predicted.Remaining(alikeOf(member, least), served)
+	if err != nil {
+		klog.Background().V(2).Info("Predicting how long a job still takes failed", "pod", klog.KObj(member), "err", err)
+	}
+	return seconds
+}
+
+// learnEnds learns from the gangs that have ended since the last pass, and in the first pass from those whose pods still exist. A gang has
+// ended where none of its members runs or waits, and one has completed by itself.
+func (p *pass) learnEnds(ended map[podgroup.Ref][]*v1.Pod) {
+	before := p.lengths.counted
+	p.lengths.counted = map[types.UID]bool{}
+	for _, ref := range slices.SortedFunc(maps.Keys(ended), podgroup.Ref.Compare) {
+		fresh := slices.DeleteFunc(slices.Clone(ended[ref]), func(pod *v1.Pod) bool { return before[pod.UID] })
+		over := len(p.members[ref]) == 0 && slices.ContainsFunc(fresh, completed)
+		if over {
+			p.learnEnd(ref, fresh)
+		}
+		for _, pod := range ended[ref] {
+			if before[pod.UID] || over {
+				p.lengths.counted[pod.UID] = true
+			}
+		}
+	}
+}
+
+// learnEnd learns from a gang that has ended, by what the controller saw of it, or by the pods of it that still exist.
+func (p *pass) learnEnd(ref podgroup.Ref, pods []*v1.Pod) {
+	served, least := 0.0, leastOf(pods[0])
+	for _, pod := range pods {
+		served += ranFor(pod)
+	}
+	if m := p.memory[ref]; m != nil && !m.at.IsZero() {
+		served, least = max(served, m.served), m.like.Least
+		m.at = time.Time{} // members that come later are those of another job
+	}
+	if least > 0 && served > 0 {
+		p.note(ref, alikeOf(pods[0], least), served, false)
+	}
+}
+
+// learnStop learns from a gang that is gone, and none of whose members was seen to complete: somebody deleted it, or it failed.
+func (p *pass) learnStop(ref podgroup.Ref, m *memory) {
+	if !m.at.IsZero() && m.served > 0 && m.like.Least > 0 {
+		p.note(ref, m.like, m.served, true)
+	}
+}
+
+func (p *pass) note(ref podgroup.Ref, like elastic.Alike, served float64, stopped bool) {
+	if p.lengths.predicted == nil {
+		return
+	}
+	if err := p.lengths.predicted.Ended(like, served, stopped); err != nil {
+		klog.Background().V(2).Info("Learning how long a gang took failed", "gang", ref.String(), "err", err)
+	}
+}
+
+// leastOf returns the least number of members that an annotation of a pod states, 0 where it states none.
+func leastOf(pod *v1.Pod) int {
+	sizes, legal := elastic.ParseSizes(pod.Annotations[v1alpha1.AnnotationElasticWorkers], membership.MaxMinMembers)
+	if !legal {
+		return 0
+	}
+	return sizes[0]
+}
+
+// ranFor returns the seconds for which a pod that has ended had its node, 0 where that is unknown.
+func ranFor(pod *v1.Pod) float64 {
+	end := int64(0)
+	for i := range pod.Status.ContainerStatuses {
+		if t := pod.Status.ContainerStatuses[i].State.Terminated; t != nil {
+			end = max(end, t.FinishedAt.Unix())
+		}
+	}
+	return float64(max(0, end-startedAt(pod)))
+}
+
+// completed reports whether a pod ended by itself, with exit code 0.
+func completed(pod *v1.Pod) bool {
+	return pod.Status.Phase == v1.PodSucceeded && pod.Annotations[v1alpha1.AnnotationLeaving] == ""
+}

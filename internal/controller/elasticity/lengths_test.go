@@ -1,0 +1,184 @@
+package elasticity
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/informers"
+
+	"github.com/tandem-gpu/tandem/internal/cluster/podgroup"
+	"github.com/tandem-gpu/tandem/pkg/api/v1alpha1"
+	"github.com/tandem-gpu/tandem/pkg/elastic"
+)
+
+// shortestFirst starts a controller whose policy goes by the time that jobs still take.
+func (w *world) shortestFirst() {
+	w.Helper()
+	var err error
+	w.options.Informers = informers.NewSharedInformerFactory(w.kube, 0)
+	w.options.Elastic = elastic.Config{Policy: "elastic-srjf"}
+	w.Controller, err = New(w.options)
+	must(w, err)
+}
+
+// profiled gives pods a WorkloadProfile and the sizes from 2 to 8.
+func profiled(profile string, pods ...*v1.Pod) []*v1.Pod {
+	for _, p := range pods {
+		p.Labels[v1alpha1.LabelProfile] = profile
+		p.Annotations[v1alpha1.AnnotationElasticWorkers] = "2,4,8"
+	}
+	return pods
+}
+
+// complete lets pods end by themselves at a time.
+func complete(at time.Time, pods ...*v1.Pod) []*v1.Pod {
+	for _, p := range pods {
+		p.Status.Phase = v1.PodSucceeded
+		p.Status.ContainerStatuses = []v1.ContainerStatus{{State: v1.ContainerState{Terminated: &v1.ContainerStateTerminated{FinishedAt: metav1.NewTime(at)}}}}
+	}
+	return pods
+}
+
+// done returns the members of gangs that ran with two members for a time and ended before noon.
+func done(t *testing.T, profile string, gangs int, length time.Duration) (pods []*v1.Pod) {
+	for i := range gangs {
+		two := profiled(profile, members(t, fmt.Sprintf("%s-%d", profile, i), 2, 2, 0)...)
+		for _, p := range two {
+			p.CreationTimestamp = metav1.NewTime(noon.Add(-length - time.Hour))
+		}
+		pods = append(pods, complete(noon.Add(-time.Hour), two...)...)
+	}
+	return pods
+}
+
+// remainingOf returns the predicted seconds of a gang of a profile that has had no GPU.
+func (w *world) remainingOf(profile string) float64 {
+	w.Helper()
+	p := profiled(profile, member("new", 0))[0]
+	return w.lengths.remaining(p, 2, 0)
+}
+
+func about(got, want float64) bool { return got > .8*want && got < 1.2*want }
+
+// The job that ends first grows first, by what jobs like it took whose pods still exist.
+func TestShortestGrowsFirst(t *testing.T) {
+	for _, policy := range []struct {
+		name         string
+		set          func(w *world)
+		early, quick int32
+	}{
+		{"by arrival", func(w *world) {
+			w.options.Elastic.Policy = "elastic-fifo"
+			w.options.Informers = informers.NewSharedInformerFactory(w.kube, 0)
+			c, err := New(w.options)
+			must(w, err)
+			w.Controller = c
+		}, 4, 2},
+		{"the shortest first", (*world).shortestFirst, 2, 4},
+	} {
+		t.Run(policy.name, func(t *testing.T) {
+			pods := append(done(t, "long", 12, 10*time.Hour), done(t, "short", 12, 10*time.Minute)...)
+			pods = append(pods, profiled("long", members(t, "early", 8, 2, 0)...)...)
+			pods = append(pods, profiled("short", members(t, "quick", 8, 2, 2)...)...)
+			w := newWorld(t, 6, pods...)
+			must(t, w.kube.Tracker().Add(jobOf("early", 8)))
+			must(t, w.kube.Tracker().Add(jobOf("quick", 8)))
+			w.gangs.sizes = map[podgroup.Ref][]int{ref("early"): {2, 4, 8}, ref("quick"): {2, 4, 8}}
+			policy.set(w)
+			w.pass(0)
+			for name, want := range map[string]int32{"early": policy.early, "quick": policy.quick} {
+				if target := w.target(name); target == nil || target.Spec.Workers != want {
+					t.Errorf("gang %s should have %d members: %+v", name, want, target)
+				}
+			}
+		})
+	}
+}
+
+// A gang counts once, by the time for which its members had nodes under this controller, and a later gang of its name is another one.
+func TestLearnsEnds(t *testing.T) {
+	run := func(w *world, from, to int) { // two members run meanwhile; this controller has seen them start
+		for at := from; at <= to; at += 60 {
+			w.pass(at)
+		}
+	}
+	start := func(t *testing.T, at int) []*v1.Pod {
+		two := profiled("p", members(t, "train", 2, 2, 0)...)
+		for _, p := range two {
+			p.CreationTimestamp = metav1.NewTime(seconds(at))
+			p.UID += "-at-" + types.UID(fmt.Sprint(at))
+		}
+		return two
+	}
+	w := newWorld(t, 8, start(t, 0)...)
+	w.shortestFirst()
+	nothing := w.remainingOf("p")
+	run(w, 0, 1200)
+	first := start(t, 0)
+	w.put(complete(seconds(1200), first...)...)
+	w.pass(1201)
+	once := w.remainingOf("p")
+	w.pass(1210)
+	if again := w.remainingOf("p"); once <= nothing || again != once {
+		t.Errorf("before a gang ended a job takes %v s, after one of 1200 s %v s, and %v s a pass later", nothing, once, again)
+	}
+	for i := range 20 { // later gangs of the same name; the pods of the one before are gone
+		from := 2000 * (i + 1)
+		w.put(start(t, from)...)
+		run(w, from, from+1200)
+		w.put(complete(seconds(from+1200), start(t, from)...)...)
+		w.pass(from + 1201)
+	}
+	if got := w.remainingOf("p"); !about(got, 1200) {
+		t.Errorf("after 21 gangs of 1200 s a job takes %v s", got)
+	}
+}
+
+// A gang whose pods are deleted would have run longer.
+func TestLearnsStops(t *testing.T) {
+	w := newWorld(t, 8, done(t, "p", 8, time.Hour)...)
+	w.shortestFirst()
+	w.pass(0)
+	before := w.remainingOf("p")
+	for i := range 4 {
+		two := profiled("p", members(t, fmt.Sprintf("stopped-%d", i), 2, 2, 2*i)...)
+		for _, p := range two {
+			p.CreationTimestamp = metav1.NewTime(noon.Add(-50 * time.Minute))
+		}
+		w.gangs.sizes[ref(fmt.Sprintf("stopped-%d", i))] = []int{2, 4, 8}
+		w.put(two...)
+		w.pass(10)
+		w.drop(two...)
+	}
+	w.pass(20)
+	w.pass(20 + int(forgetAfter.Seconds()))
+	if got := w.remainingOf("p"); got < before || !about(got, 3600) {
+		t.Errorf("after four gangs that were stopped after 50 minutes a job takes %v s, before them %v s", got, before)
+	}
+}
+
+// No other policy asks for lengths, and the GPU time of a gang does not count for the next one of its name.
+func TestNoLengths(t *testing.T) {
+	w := newWorld(t, 8, done(t, "p", 8, time.Hour)...)
+	first := members(t, "train", 2, 2, 0)
+	w.put(first...)
+	w.pass(0)
+	w.put(complete(seconds(10), first...)...)
+	w.pass(10)
+	next := members(t, "train", 2, 2, 0)
+	for _, p := range next {
+		p.UID, p.CreationTimestamp = p.UID+"-next", metav1.NewTime(seconds(100))
+	}
+	w.put(next...)
+	w.pass(110)
+	if m := w.memory[ref("train")]; m.served != 2*10 {
+		t.Errorf("members that started 10 s ago had GPUs for %v s", m.served)
+	}
+	if got := w.remainingOf("p"); got != 0 {
+		t.Errorf("a job takes %v s", got)
+	}
+}
