@@ -11,7 +11,7 @@ import (
 func (r Refusal) String() string {
 	s := r.sentence()
 	if r.Helps == RecoveryHelps && r.Reason != NoShareFits {
-		s += "; sick devices would make up for it"
+		s += "; devices that are sick or cordoned would make up for it"
 	}
 	if r.Cut {
 		s += "; the search was cut short, there may be a fit that it did not see"
@@ -55,7 +55,7 @@ func (r *Refusal) sentence() string {
 
 func (r *Refusal) shareSentence() string {
 	if r.Device == "" {
-		return fmt.Sprintf("only sick devices of %s could take %s", r.Node, r.subject())
+		return fmt.Sprintf("only devices of %s that are sick or cordoned could take %s", r.Node, r.subject())
 	}
 	switch r.Unit {
 	case UnitBytes:

@@ -2,6 +2,7 @@ package kube
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/tandem-gpu/tandem/pkg/api/v1alpha1"
 	"github.com/tandem-gpu/tandem/pkg/vgpu"
@@ -18,8 +19,8 @@ var linkClasses = map[v1alpha1.LinkType]vgpu.LinkClass{
 	v1alpha1.LinkSYS:    vgpu.LinkSYS,
 }
 
-// Devices returns the devices of a node in the order of its GPUNode. The checks are those of the CRD's schema, for
-// clusters with another version of the schema.
+// Devices returns the devices of a node in the order of its GPUNode; those that are cordoned take no new shares, as if they were
+// unhealthy. The checks are those of the CRD's schema, for clusters with another version of the schema.
 func Devices(g *v1alpha1.GPUNode) ([]vgpu.Device, error) {
 	devices := make([]vgpu.Device, 0, len(g.Status.Devices))
 	seen := make(map[string]bool, len(g.Status.Devices))
@@ -33,9 +34,15 @@ func Devices(g *v1alpha1.GPUNode) ([]vgpu.Device, error) {
 			return nil, fmt.Errorf("read GPUNode %s: status.devices[%d]: %w", g.Name, i, err)
 		}
 		seen[d.ID] = true
+		converted.Healthy = converted.Healthy && !Cordoned(g, d.ID)
 		devices = append(devices, converted)
 	}
 	return devices, nil
+}
+
+// Cordoned reports whether an administrator has cordoned a device of a node.
+func Cordoned(g *v1alpha1.GPUNode, id string) bool {
+	return slices.ContainsFunc(g.Spec.CordonedDevices, func(d v1alpha1.CordonedDevice) bool { return d.ID == id })
 }
 
 func device(d *v1alpha1.GPUDevice) (vgpu.Device, error) {

@@ -43,6 +43,29 @@ func TestDevices(t *testing.T) {
 	}
 }
 
+// A cordoned device takes no new shares; an ID that the node does not have is without effect.
+func TestCordonedDevices(t *testing.T) {
+	g := gpuNode()
+	g.Status.Devices[1].Health = v1alpha1.Healthy
+	for _, test := range []struct {
+		list []v1alpha1.CordonedDevice
+		want [2]bool
+	}{
+		{nil, [2]bool{true, true}},
+		{[]v1alpha1.CordonedDevice{{ID: "GPU-1"}, {ID: "GPU-7"}}, [2]bool{true, false}},
+		{[]v1alpha1.CordonedDevice{{ID: "GPU-0"}, {ID: "GPU-1"}}, [2]bool{false, false}},
+	} {
+		g.Spec.CordonedDevices = test.list
+		devices, err := Devices(g)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := [2]bool{devices[0].Healthy, devices[1].Healthy}; got != test.want {
+			t.Errorf("with %v cordoned the devices are healthy: %v", test.list, got)
+		}
+	}
+}
+
 func TestDevicesRefusesBrokenOnes(t *testing.T) {
 	for name, change := range map[string]func(*v1alpha1.GPUDevice){
 		"no ID":            func(d *v1alpha1.GPUDevice) { d.ID = "" },

@@ -32,7 +32,7 @@ func apiServer(t *testing.T, refused string) (config string, asked *[]string) {
 			answer = `{"kind":"APIVersions","versions":["v1"]}`
 		case r.URL.Path == "/apis":
 			answer = `{"kind":"APIGroupList","apiVersion":"v1","groups":[]}`
-		case strings.HasSuffix(r.URL.Path, "/leases/tandem-scheduler"), strings.HasSuffix(r.URL.Path, "/gpunodes"):
+		case strings.HasSuffix(r.URL.Path, "/leases/tandem-scheduler"), strings.HasSuffix(r.URL.Path, "/gpunodes"), strings.HasSuffix(r.URL.Path, "/gpunodes/n1"):
 			answer, code = `{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"NotFound","code":404}`, http.StatusNotFound
 		}
 		w.WriteHeader(code)

@@ -68,7 +68,8 @@ func Program(s Streams) *cobra.Command {
 		Long: `Shows who has which part of which GPU, and why pods wait.
 
 The commands read the snapshot of Tandem's scheduler: through the API server with the rights of your kubeconfig, or from a file
-with --snapshot. What you may not see is "another team". The commands doctor and events ask the API server instead.`,
+with --snapshot. What you may not see is "another team". The commands doctor and events ask the API server instead, and cordon and
+uncordon write to it.`,
 		Example: `  kubectl tandem map                      who has which part of which GPU
   kubectl tandem why train-0 -n team-a    why a pod waits, and what would help
   kubectl tandem top                      who uses how much of what they hold, live
@@ -77,7 +78,8 @@ with --snapshot. What you may not see is "another team". The commands doctor and
   kubectl tandem snapshot -f now.json     keep the state of this moment
   kubectl tandem events -n team-a         what Tandem decided, and why
   kubectl tandem ui                       the GPU map in a browser
-  kubectl tandem doctor                   what is wrong with the installation`,
+  kubectl tandem doctor                   what is wrong with the installation
+  kubectl tandem cordon gpu-7 g3          let a GPU take no new pods`,
 		Annotations:   map[string]string{cobra.CommandDisplayNameAnnotation: "kubectl tandem"},
 		SilenceUsage:  true,
 		SilenceErrors: true,
@@ -89,7 +91,8 @@ with --snapshot. What you may not see is "another team". The commands doctor and
 	c.SetErr(s.Errs)
 	c.SetFlagErrorFunc(func(c *cobra.Command, err error) error { return usage("%w; see %s --help", err, c.CommandPath()) })
 	o.addFlags(c.PersistentFlags())
-	c.AddCommand(o.doctorCommand(), o.eventsCommand(), o.gangCommand(), o.mapCommand(), o.simulateCommand(), o.snapshotCommand(), o.topCommand(), o.uiCommand(), o.whyCommand())
+	c.AddCommand(o.cordonCommand(), o.doctorCommand(), o.eventsCommand(), o.gangCommand(), o.mapCommand(), o.simulateCommand(), o.snapshotCommand(), o.topCommand(),
+		o.uiCommand(), o.uncordonCommand(), o.whyCommand())
 	c.RunE = func(c *cobra.Command, args []string) error {
 		if len(args) > 0 {
 			return usage("unknown command %q, known are %s", args[0], strings.Join(commands(c), ", "))

@@ -28,7 +28,7 @@ func miss(r *vgpu.Refusal) string {
 
 func missedShare(r *vgpu.Refusal) string {
 	if r.Device == "" {
-		return fmt.Sprintf("only devices that are sick could take it, the nearest on %s", r.Node)
+		return fmt.Sprintf("only devices that are sick or cordoned could take it, the nearest on %s", r.Node)
 	}
 	best, want, of := fmt.Sprint(r.Best), fmt.Sprint(r.Want), "slots"
 	switch r.Unit {

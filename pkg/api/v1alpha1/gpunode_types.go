@@ -6,7 +6,7 @@ import (
 )
 
 // GPUNode tells what GPUs a node has. It is cluster-scoped and named as its node; the node's agent writes the status,
-// nobody writes a spec.
+// administrators write the spec.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status
@@ -22,8 +22,37 @@ type GPUNode struct {
 	metav1.ObjectMeta `json:"metadata,omitempty"`
 
 	// +optional
+	Spec GPUNodeSpec `json:"spec,omitempty"`
+	// +optional
 	Status GPUNodeStatus `json:"status,omitempty"`
 }
+
+// GPUNodeSpec is what administrators want of the node's devices.
+type GPUNodeSpec struct {
+	// CordonedDevices take no new pods. What runs there goes on, and keeps what it has. `kubectl tandem cordon` writes the
+	// list. An entry stays without effect while the node has no such device.
+	//
+	// +optional
+	// +listType=map
+	// +listMapKey=id
+	// +kubebuilder:validation:MaxItems=128
+	CordonedDevices []CordonedDevice `json:"cordonedDevices,omitempty"`
+}
+
+// CordonedDevice is a device that an administrator has switched off for new pods.
+type CordonedDevice struct {
+	// ID is that of the device in the status: the UUID of the GPU or of the MIG device.
+	// +kubebuilder:validation:Pattern=`^(GPU|MIG)-[0-9a-zA-Z-]+$`
+	// +kubebuilder:validation:MaxLength=64
+	ID string `json:"id"`
+	// Reason says why, for people.
+	// +optional
+	// +kubebuilder:validation:MaxLength=256
+	Reason string `json:"reason,omitempty"`
+}
+
+// ReasonCordoned is the word for a healthy device that takes no new pods since an administrator has cordoned it.
+const ReasonCordoned = "Cordoned"
 
 // GPUNodeList is a list of GPUNodes.
 //

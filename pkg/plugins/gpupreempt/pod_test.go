@@ -298,7 +298,7 @@ func TestMissed(t *testing.T) {
 		c.makeKnownSick(lost)
 		c.Remove("low-0")
 		c.Await("the preemption came to nothing", func() bool { return c.pauses("high").Failures == 1 })
-		expect(t, "why", "all victims have left node "+lost+", and the pod does not fit there: no healthy GPU could take the share, others are sick", c.pauses("high").Why)
+		expect(t, "why", "all victims have left node "+lost+", and the pod does not fit there: no healthy GPU could take the share, others are sick or cordoned", c.pauses("high").Why)
 		if h, held := c.shares.Held("uid-high"); held && h.Node == lost {
 			t.Errorf("room is kept on %s, where the pod does not fit", h.Node)
 		}

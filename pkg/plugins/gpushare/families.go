@@ -56,7 +56,7 @@ var families = []tandem.Family{
 	{Name: prefix + "shortlist_misses_total", Type: tandem.Counter, Unit: "attempts", Range: "0 or more",
 		Help: "Attempts to schedule a pod in which other plugins refused all of the best nodes."},
 	{Name: prefix + "slots", Type: tandem.Gauge, Labels: []string{"state"}, Unit: "slots", Range: "0 or more",
-		Help: "Slots of all GPUs by state: assigned to pods, free, sick (free on unhealthy GPUs), " +
+		Help: "Slots of all GPUs by state: assigned to pods, free, sick (free on GPUs that are unhealthy or cordoned), " +
 			"stray (used by pods without a valid assignment)."},
 	{Name: prefix + "usual_requests", Type: tandem.Gauge, Unit: "kinds", Range: "0 or more",
 		Help: "Kinds of requests that make up 95 percent of the usual ones: those of the arguments, or of the pods that arrived."},

@@ -92,7 +92,7 @@ func reasonOf(r *vgpu.Refusal) string {
 		text = "the containers fit one by one on the GPUs, not at once"
 	}
 	if r.Helps == vgpu.RecoveryHelps {
-		text += ", others are sick"
+		text += ", others are sick or cordoned"
 	}
 	return text
 }

@@ -187,11 +187,40 @@ func TestGPUNodeComesAndGoes(t *testing.T) {
 		g = gpuNode("n1", 1)
 		g.Status.Devices[0].Health, g.Status.Devices[0].Reason = v1alpha1.Unhealthy, "XID79"
 		c.applyGPUNode(g)
-		c.awaitPending("a", "no healthy GPU could take the share, others are sick")
+		c.awaitPending("a", "no healthy GPU could take the share, others are sick or cordoned")
 
 		c.applyGPUNode(gpuNode("n1", 1))
 		if got := c.awaitBound("a"); got != "n1/GPU-n1-0" {
 			t.Errorf("a is on %s", got)
+		}
+	})
+}
+
+// A cordoned GPU takes no new pod until it is uncordoned, and its pods stay. The kubelet goes on to offer its slots.
+func TestCordonedGPU(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t, gpuNode("n1", 2))
+		c.createPod(pod("before", 6))
+		if got := c.awaitBound("before"); got != "n1/GPU-n1-0" {
+			t.Fatalf("before is on %s", got)
+		}
+		g := gpuNode("n1", 2)
+		g.Spec.CordonedDevices = []v1alpha1.CordonedDevice{{ID: "GPU-n1-0", Reason: "fan"}, {ID: "GPU-elsewhere"}}
+		c.applyGPUNode(g)
+		c.createPod(pod("beside", 3))
+		if got := c.awaitBound("beside"); got != "n1/GPU-n1-1" {
+			t.Errorf("with g0 cordoned a pod is on %s", got)
+		}
+		c.createPod(pod("waits", 9))
+		c.awaitPending("waits", "largest free share is 7 of 10 slots on n1/g1")
+		g = gpuNode("n1", 2)
+		g.Spec.CordonedDevices = []v1alpha1.CordonedDevice{{ID: "GPU-n1-0"}, {ID: "GPU-n1-1"}}
+		c.applyGPUNode(g)
+		c.awaitPending("waits", "no healthy GPU could take the share, others are sick or cordoned")
+		c.deletePod("before")
+		c.applyGPUNode(gpuNode("n1", 2))
+		if got := c.awaitBound("waits"); got != "n1/GPU-n1-0" {
+			t.Errorf("after both are uncordoned the pod is on %s", got)
 		}
 	})
 }

@@ -300,5 +300,5 @@ func TestInventoryChangesBumpTheEpoch(t *testing.T) {
 	expect(t, "healthy", d.filter(cs, p, d.nodes[0]), "")
 	g.Status.Devices[0].Health = v1alpha1.Unhealthy
 	d.setGPUNode(g)
-	expect(t, "sick, in the same cycle", d.filter(cs, p, d.nodes[0]), "no healthy GPU could take the share, others are sick")
+	expect(t, "sick, in the same cycle", d.filter(cs, p, d.nodes[0]), "no healthy GPU could take the share, others are sick or cordoned")
 }

@@ -242,8 +242,12 @@ func useOf(g *v1alpha1.GPUNode) *v1alpha1.GPUNode {
 	use.Name, use.Status.Conditions = g.Name, g.Status.Conditions
 	for i := range g.Status.Devices {
 		d := &g.Status.Devices[i]
+		reason := d.Reason
+		if reason == "" && kube.Cordoned(g, d.ID) {
+			reason = v1alpha1.ReasonCordoned
+		}
 		use.Status.Devices = append(use.Status.Devices, v1alpha1.GPUDevice{
-			ID: d.ID, Model: d.Model, Memory: d.Memory, Health: d.Health, Reason: d.Reason, Enforcement: d.Enforcement, ContextsUsed: d.ContextsUsed,
+			ID: d.ID, Model: d.Model, Memory: d.Memory, Health: d.Health, Reason: reason, Enforcement: d.Enforcement, ContextsUsed: d.ContextsUsed,
 			Usage: d.Usage, Tenants: d.Tenants,
 		})
 	}
