@@ -39,8 +39,28 @@ type Cluster struct {
 	left time.Time
 }
 
+// part of the start of a cluster.
+type part struct {
+	what string
+	do   func(*Cluster, context.Context) error
+}
+
 // Start starts everything and returns when the node advertises its slots. All of it ends with the test.
 func Start(t *testing.T) *Cluster {
+	t.Helper()
+	return start(t, part{"manifests of deploy/", (*Cluster).applyDeploy}, part{"cluster's DNS", (*Cluster).startDNS},
+		part{"containerd and the kubelet", (*Cluster).startNode}, part{"scheduler, agent and controller", (*Cluster).startTandem})
+}
+
+// StartBare starts a cluster without Tandem that can pull Tandem's images. All of it ends with the test.
+func StartBare(t *testing.T) *Cluster {
+	t.Helper()
+	return start(t, part{"cluster's DNS", (*Cluster).startDNS}, part{"containerd and the kubelet", (*Cluster).startNode},
+		part{"registry and default scheduler", (*Cluster).startPullable})
+}
+
+// start starts a control plane, and then further parts.
+func start(t *testing.T, further ...part) *Cluster {
 	t.Helper()
 	if os.Getenv(Switch) == "" {
 		t.Skipf("needs root, containerd and a real kubelet: run make e2e (it sets %s=1)", Switch)
@@ -59,18 +79,9 @@ func Start(t *testing.T) *Cluster {
 	})
 	ctx, cancel := context.WithTimeout(t.Context(), 3*patience)
 	defer cancel()
-	for _, step := range []struct {
-		what string
-		do   func(context.Context) error
-	}{
-		{"control plane", c.startControlPlane},
-		{"manifests of deploy/", c.applyDeploy},
-		{"cluster's DNS", c.startDNS},
-		{"containerd and the kubelet", c.startNode},
-		{"scheduler, agent and controller", c.startTandem},
-	} {
+	for _, step := range append([]part{{"control plane", (*Cluster).startControlPlane}}, further...) {
 		begin := time.Now()
-		if err := step.do(ctx); err != nil {
+		if err := step.do(c, ctx); err != nil {
 			t.Fatalf("start %s: %v", step.what, err)
 		}
 		t.Logf("started %s in %.1f s", step.what, time.Since(begin).Seconds())

@@ -100,6 +100,11 @@ func prepare(ctx context.Context, l layout) error {
 	if err := writeImages(l); err != nil {
 		return err
 	}
+	if os.Getenv(installSwitch) != "" {
+		if err := buildInstalled(ctx, l); err != nil {
+			return err
+		}
+	}
 	if err := makeKubeletDir(l); err != nil {
 		return err
 	}

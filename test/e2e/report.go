@@ -58,6 +58,9 @@ func (c *Cluster) report(ctx context.Context, t *testing.T, namespace string) {
 		}
 	}
 	for _, p := range []*sandbox.Process{c.agent, c.mpsHost, c.scheduler, c.controller} {
+		if p == nil { // it runs in a pod
+			continue
+		}
 		fmt.Fprintf(&b, "--- the end of %s\n%s\n", p.Log(), p.Tail(tailLines))
 	}
 	t.Logf("namespace %s:\n%s", namespace, b.String())

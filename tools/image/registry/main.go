@@ -1,0 +1,100 @@
+// Command registry serves image archives as a registry on loopback, for tests that have images pulled.
+//
+//	go run ./registry --listen 127.0.0.1:5000 scheduler.tar device-plugin.tar
+//
+// The archives are those of the command image. The registry prints "serving" when it has all of them, keeps everything in memory,
+// and takes uploads from everybody who reaches its address: an address that is not on loopback is refused.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"log"
+	"net"
+	"net/http"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/google/go-containerregistry/pkg/name"
+	"github.com/google/go-containerregistry/pkg/registry"
+	"github.com/google/go-containerregistry/pkg/v1/remote"
+	"github.com/google/go-containerregistry/pkg/v1/tarball"
+)
+
+func main() {
+	listen := flag.String("listen", "127.0.0.1:5000", "`address` on loopback to serve at")
+	flag.Parse()
+	if err := serve(context.Background(), *listen, flag.Args(), os.Stdout); err != nil {
+		fmt.Fprintln(os.Stderr, "serve images:", err)
+		os.Exit(1)
+	}
+}
+
+// serve serves the archives until ctx ends.
+func serve(ctx context.Context, listen string, archives []string, out io.Writer) error {
+	host, _, err := net.SplitHostPort(listen)
+	if err != nil {
+		return err
+	}
+	if ip := net.ParseIP(host); ip == nil || !ip.IsLoopback() {
+		return fmt.Errorf("--listen: %s is not on loopback", host)
+	}
+	if len(archives) == 0 {
+		return errors.New("no archives are given")
+	}
+	listener, err := net.Listen("tcp", listen)
+	if err != nil {
+		return err
+	}
+	server := &http.Server{Handler: registry.New(registry.Logger(log.New(io.Discard, "", 0))), ReadHeaderTimeout: time.Minute}
+	failed := make(chan error, 1)
+	go func() { failed <- server.Serve(listener) }()
+	defer server.Close()
+	for _, archive := range archives {
+		if err := push(ctx, archive, listener.Addr().String()); err != nil {
+			return fmt.Errorf("push %s: %w", archive, err)
+		}
+	}
+	fmt.Fprintln(out, "serving", listener.Addr())
+	select {
+	case <-ctx.Done():
+		return nil
+	case err := <-failed:
+		return err
+	}
+}
+
+// push uploads the images of an archive under the names that they have there.
+func push(ctx context.Context, archive, address string) error {
+	opener := func() (io.ReadCloser, error) { return os.Open(archive) }
+	manifest, err := tarball.LoadManifest(opener)
+	if err != nil {
+		return err
+	}
+	for _, image := range manifest {
+		for _, tagged := range image.RepoTags {
+			tag, err := name.NewTag(tagged)
+			if err != nil {
+				return err
+			}
+			img, err := tarball.Image(opener, &tag)
+			if err != nil {
+				return err
+			}
+			// Names without a registry are those of Docker's: index.docker.io/library/NAME.
+			short := strings.TrimPrefix(tag.RepositoryStr(), "library/")
+			to, err := name.NewTag(address+"/"+short+":"+tag.TagStr(), name.Insecure)
+			if err != nil {
+				return err
+			}
+			if err := remote.Write(to, img, remote.WithContext(ctx)); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
