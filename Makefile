@@ -98,6 +98,10 @@ e2e: ## real kubelet and containerd; as root, Debian; SOAK=1 repeats longer, KUB
 e2e-torch: ## as e2e, a training with PyTorch's torchrun alone; nine minutes; installs Debian's python3-torch (650 MB)
 	TORCH=1 hack/e2e.sh
 
+.PHONY: test-install
+test-install: ## as e2e, Tandem in pods, whose images the node pulls from a registry on loopback: installed, upgraded, taken back, removed; four minutes
+	INSTALL=1 hack/e2e.sh
+
 gpu-test: ## measure MPS and the agent on this machine's NVIDIA GPU, in runs of 9 minutes (OUT=bin/gpu/report.json); gpu-folder packs it for another machine
 	hack/gpu-test.sh run
 

@@ -4,6 +4,7 @@
 #   make e2e                               all scenarios; SOAK=1 repeats the one about swapped slots 200 times
 #   make e2e KUBELET=1.35.4                with that kubelet; KUBERNETES=… with that API server and controller manager
 #   make e2e POD_SOURCE=apiserver          with a kubelet that does not serve the Pods API, as all before 1.37
+#   make test-install                      Tandem in pods, whose images the node pulls: installed, upgraded, taken back, removed
 #   make e2e-torch                         the one with PyTorch alone: TORCH=1 hack/e2e.sh, which installs Debian's python3-torch
 #   hack/e2e.sh -run 'TestEndToEnd/lost'   with flags of go test
 #
@@ -38,6 +39,10 @@ if ((${#missing[@]})); then
 	export DEBIAN_FRONTEND=noninteractive
 	apt-get update -q
 	apt-get install -q -y --no-install-recommends "${missing[@]}"
+fi
+
+if [[ -n "${INSTALL:-}" ]]; then
+	TANDEM_E2E=1 TANDEM_E2E_INSTALL=1 exec go test -count=1 -v -timeout 40m -run '^TestInstall$' ./test/e2e "$@"
 fi
 
 if [[ -n "${TORCH:-}" ]]; then

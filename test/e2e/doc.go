@@ -9,6 +9,9 @@
 // `hack/e2e.sh -run TestEndToEnd/swap` passes flags on to go test. TestTorchrun needs Debian's python3-torch and
 // TANDEM_E2E_TORCH=1 too; `make e2e-torch` installs the one and sets the other.
 //
+// TestInstall runs Tandem as users do, in pods whose images the node pulls; it needs TANDEM_E2E_INSTALL=1 too, which
+// `make test-install` sets.
+//
 // # How a run stays apart from the machine
 //
 // The test binary starts itself again in mount, PID and network namespaces of its own (namespace.go). In there the
@@ -22,6 +25,6 @@
 //
 // build.go makes the binaries and image.go the images, before the run enters the namespaces. cluster.go starts the
 // control plane, dns.go its DNS, node.go the node, tandem.go the scheduler and the agent, controller.go the controller.
-// workload.go makes pods, elastic.go reads what the controller decides, trainer.go and torch.go make trainings, given.go reads what
+// install.go runs Tandem in pods. workload.go makes pods, elastic.go reads what the controller decides, trainer.go and torch.go make trainings, given.go reads what
 // their containers saw, witness.go what their programs met, and report.go prints what helps after a failure.
 package e2e

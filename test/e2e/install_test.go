@@ -14,6 +14,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
+	"github.com/tandem-gpu/tandem/internal/kubectl/command"
 	"github.com/tandem-gpu/tandem/pkg/api/v1alpha1"
 )
 
@@ -32,6 +33,7 @@ func TestInstall(t *testing.T) {
 	}{
 		{"the first pod runs soon after the manifest is applied", i.install},
 		{"an upgrade and the way back cost no pod", i.upgrade},
+		{"an upgrade without images costs no pod either", i.brokenUpgrade},
 		{"a removal leaves running pods and profiles", i.removal},
 	} {
 		if !t.Run(step.name, func(t *testing.T) {
@@ -92,6 +94,20 @@ func (i *installation) install() {
 	i.await("all of Tandem's pods", i.runs(older))
 	i.t.Logf("all of Tandem's pods are ready after %s", since(begin))
 	i.await("no drift", i.agentDrift)
+	i.sound()
+}
+
+// sound asks kubectl tandem doctor, and fails where it finds something wrong.
+func (i *installation) sound() {
+	i.t.Helper()
+	kubeconfig, err := i.plane.Kubeconfig("doctor", []string{"system:masters"})
+	i.must(err)
+	var out, errs strings.Builder
+	code := command.Execute([]string{"doctor", "--kubeconfig", kubeconfig}, command.Streams{Out: &out, Errs: &errs, Env: func(string) string { return "" }})
+	if code != 0 {
+		i.t.Errorf("kubectl tandem doctor ends with %d:\n%s%s", code, out.String(), errs.String())
+	}
+	i.t.Logf("kubectl tandem doctor:\n%s", out.String())
 }
 
 // upgrade goes to the newer version and back, beside pods that work and a gang that is being bound.
@@ -137,6 +153,36 @@ func (i *installation) upgrade() {
 		}
 		i.await("no drift", i.agentDrift)
 	}
+}
+
+// brokenUpgrade goes to a version that the registry does not have, and back.
+func (i *installation) brokenUpgrade() {
+	n := i.load
+	n.t = i.t
+	i.apply("v0.0.0-missing")
+	i.await("a pod that cannot be pulled", func(ctx context.Context) error {
+		pods, err := i.tandemPods(ctx)
+		if err != nil {
+			return err
+		}
+		for k := range pods {
+			if strings.Contains(waitsFor(&pods[k]), "ImagePull") {
+				return nil
+			}
+		}
+		return errors.New("there is none")
+	})
+	begin := time.Now()
+	i.apply(older)
+	i.await("all of Tandem's pods at "+older, i.runs(older))
+	i.t.Logf("all of Tandem's pods are back at %s after %s", older, since(begin))
+	n.create(newPod("after-missing", share("main", 3)))
+	n.running("after-missing")
+	n.delete("after-missing")
+	for name := range i.uids {
+		i.untouched(n.get(name))
+	}
+	i.await("no drift", i.agentDrift)
 }
 
 // untouched fails where a container of a pod was started anew.
