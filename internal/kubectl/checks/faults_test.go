@@ -29,6 +29,13 @@ func ofInstallation() []fault {
 			remove[*apps.DaemonSet](w, "tandem-agent")
 			remove[*apps.DaemonSet](w, "tandem-mps")
 		}},
+		{"SecondInstallation", "a scheduler and an agent elsewhere", func(w *world) {
+			for _, name := range []string{"tandem-scheduler", "tandem-agent"} {
+				p := runsImage(name+"-x", "main", "registry.example.com/"+name+":v0.1.0", "ReplicaSet")
+				p.Namespace, p.Labels = "gpu-system", map[string]string{"app.kubernetes.io/name": name}
+				w.add(p)
+			}
+		}},
 		{"APIMissing", "a CRD is not applied", func(w *world) {
 			w.served["tandem-gpu.io/v1alpha1"] = []string{"gpunodes", "elastictargets", "inferencefleets"}
 		}},

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	apps "k8s.io/api/apps/v1"
+	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/version"
 
@@ -58,6 +59,31 @@ func serverUntried(f *Facts) []hit {
 		return nil
 	}
 	return []hit{{"Server/" + f.ServerVersion, fmt.Sprintf("the API server is %s, and this release was tried up to %s", f.ServerVersion, newest), "look for a newer release of Tandem"}}
+}
+
+// secondInstallation finds pods of Tandem in other namespaces, by namespace and program.
+func secondInstallation(f *Facts) []hit {
+	found := map[string]bool{}
+	var hits []hit
+	for i := range f.Pods {
+		p := &f.Pods[i]
+		name := p.Labels[nameLabel]
+		if p.Namespace == f.Namespace || ended(p) || !decides(p) || found[p.Namespace+"/"+name] {
+			continue
+		}
+		found[p.Namespace+"/"+name] = true
+		hits = append(hits, hit{
+			"Pod/" + p.Namespace + "/" + p.Name, fmt.Sprintf("the pod is of %s, and Tandem is installed in the namespace %s too", name, f.Namespace),
+			fmt.Sprintf("a cluster has one installation: remove that in the namespace %s, and apply that in %s again for its roles", p.Namespace, f.Namespace),
+		})
+	}
+	return hits
+}
+
+// decides reports whether a pod is of a scheduler or an agent of Tandem, by its label in deploy/.
+func decides(p *v1.Pod) bool {
+	name := p.Labels[nameLabel]
+	return name == v1alpha1.SchedulerName || name == agentName
 }
 
 // installed reports whether there is any of the three parts that every installation has.

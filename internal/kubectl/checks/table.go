@@ -28,6 +28,7 @@ func ofInstallation() []Check {
 		{"ServerTooOld", Error, []Source{Server}, "The scheduler ends at its start with such an API server.", versionsPage, serverTooOld},
 		{"ServerUntried", Note, []Source{Server}, "Nobody has tried this release with it.", versionsPage, serverUntried},
 		{"NotInstalled", Error, workloads, "Nothing shares GPUs in this cluster, and the other checks have nothing to look at.", installPage, notInstalled},
+		{"SecondInstallation", Error, []Source{Pods}, "Two schedulers choose devices for the same pods, and the roles of both have the accounts of one.", installPage, secondInstallation},
 		{"APIMissing", Error, []Source{Server}, "The programs of Tandem cannot read or write these objects.", installPage, apiMissing},
 		{"PodGroupsUnread", Note, []Source{Server}, "The scheduler does not see gangs that such PodGroups declare. Gangs of labels work.", versionsPage, podGroupsUnread},
 		{"WorkloadMissing", Error, workloads, "A part of Tandem without which no pod with vGPUs starts is not there.", installPage, workloadMissing},
