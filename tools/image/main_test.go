@@ -5,10 +5,18 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
+	"runtime"
 	"testing"
 
 	"github.com/google/go-containerregistry/pkg/v1/tarball"
+
+	"github.com/tandem-gpu/tandem/tools/image/oci"
 )
+
+// build is the program of this test as some version.
+func build(version, revision string) image {
+	return image{Program: oci.Program{Version: version, Revision: revision, Architecture: runtime.GOARCH}}
+}
 
 // packed packs the program of this test and returns the archive's path.
 func (i image) packed(t *testing.T) string {
@@ -17,7 +25,7 @@ func (i image) packed(t *testing.T) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	i.binary, i.tag, i.output = program, "tandem-test:dev", filepath.Join(t.TempDir(), "image.tar")
+	i.Binary, i.tag, i.output = program, "tandem-test:dev", filepath.Join(t.TempDir(), "image.tar")
 	if err := i.pack(); err != nil {
 		t.Fatal(err)
 	}
@@ -31,10 +39,10 @@ func TestLabels(t *testing.T) {
 		of   image
 		want map[string]string
 	}{
-		{"in a clone", image{version: "v0.3.1", revision: "5c7d74f"}, map[string]string{
+		{"in a clone", build("v0.3.1", "5c7d74f"), map[string]string{
 			"org.opencontainers.image.version": "v0.3.1", "org.opencontainers.image.revision": "5c7d74f",
 		}},
-		{"outside of a clone", image{version: "unknown"}, map[string]string{"org.opencontainers.image.version": "unknown"}},
+		{"outside of a clone", build("unknown", ""), map[string]string{"org.opencontainers.image.version": "unknown"}},
 	} {
 		img, err := tarball.ImageFromPath(c.of.packed(t), nil)
 		if err != nil {
@@ -59,18 +67,18 @@ func TestArchivesAreReproducible(t *testing.T) {
 		}
 		return content
 	}
-	first := read(image{version: "v1"})
-	if !bytes.Equal(first, read(image{version: "v1"})) {
+	first := read(build("v1", ""))
+	if !bytes.Equal(first, read(build("v1", ""))) {
 		t.Error("two archives of the same input differ")
 	}
-	if bytes.Equal(first, read(image{version: "v2"})) {
+	if bytes.Equal(first, read(build("v2", ""))) {
 		t.Error("archives of two versions are the same")
 	}
 }
 
 // What cannot be told apart later is refused: an image without a version.
 func TestRequired(t *testing.T) {
-	if err := (image{binary: os.Args[0], tag: "a:b", output: filepath.Join(t.TempDir(), "image.tar")}).pack(); err == nil {
+	if err := (image{Program: oci.Program{Binary: os.Args[0]}, tag: "a:b", output: filepath.Join(t.TempDir(), "image.tar")}).pack(); err == nil {
 		t.Error("an image without a version was packed")
 	}
 }
