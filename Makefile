@@ -24,7 +24,7 @@ TOOLS = PATH="$$(go run ./internal/sandbox/tools $(1)):$$PATH"
 .PHONY: help build check test race stress properties faults lint demo sim e2e e2e-torch gpu-test gpu-folder bench verify generate image clean
 
 help: ## list the targets
-	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  %-12s %s\n", $$1, $$2}'
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  %-15s %s\n", $$1, $$2}'
 
 build: ## build the binaries into bin/
 	@mkdir -p bin
@@ -37,7 +37,7 @@ check: lint ## lint, and the tests that start no API server; Go's cache passes o
 	go build -o bin/runner ./test/runner && RAPID_CHECKS=500 bin/runner -packages="$(LIGHT)" -- -short -p $$((2 * $$(nproc))) -timeout=20m
 
 test: tested-with ## run the tests, of PACKAGES="./pkg/gang …"; the first run builds etcd and kube-apiserver
-	@$(if $(filter ./...,$(PACKAGES)),go test -C tools/image ./...) # a module of its own
+	@$(if $(filter ./...,$(PACKAGES)),go test -C tools/image ./... && go test -C tools/release ./...) # modules of their own
 	@$(call RUN_TESTS,,-timeout=1h)
 
 race: tested-with ## run the tests with the race detector; it compiles everything once more
@@ -118,8 +118,23 @@ verify: generate ## fail if generated code differs from the committed one
 	@git diff --exit-code -- pkg/api deploy/crds deploy/monitoring docs/reference || { echo "run make generate and commit the result"; exit 1; }
 	@test -z "$$(git status --porcelain -- pkg/api deploy/crds deploy/monitoring docs/reference)" || { git status --short -- pkg/api deploy/crds deploy/monitoring docs/reference; exit 1; }
 
+.PHONY: release test-release vulnerabilities
+PLATFORMS ?= # of a trial: linux/amd64,linux/arm64,…; all where it is empty
+DIST ?= $(CURDIR)/dist
+RELEASE = go run -C tools/release .
+release: ## VERSION=v0.1.0: images, manifests, chart, kubectl-tandem, checksums, SBOM and licences into dist/; REGISTRY=HOST/PATH, PLATFORMS, DIRTY=1
+	$(RELEASE) build -version=$(VERSION) -registry=$(REGISTRY) -platforms=$(strip $(PLATFORMS)) -output=$(DIST) $(if $(DIRTY),-dirty)
+	$(RELEASE) check -version=$(VERSION) -platforms=$(strip $(PLATFORMS)) $(DIST)
+
+test-release: ## build a release twice, in this tree and in a clone elsewhere, and compare; VERSION, PLATFORMS as for release
+	hack/test-release.sh
+
+vulnerabilities: ## known vulnerabilities of the dependencies, where https://vuln.go.dev can be reached; REQUIRED=1 fails where not
+	@if curl -fsS -m 20 -o /dev/null https://vuln.go.dev/index/db.json; then $(call TOOLS,govulncheck); govulncheck ./cmd/...; \
+		else echo "vulnerabilities: NOT CHECKED: this machine does not reach the database, https://vuln.go.dev"; test -z "$(REQUIRED)"; fi
+
 image: ## build the container images as OCI archives into bin/images
 	hack/image.sh
 
 clean: ## remove what the build left in the tree
-	rm -rf bin
+	rm -rf bin dist

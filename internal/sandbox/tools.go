@@ -41,6 +41,9 @@ func modules() map[string]module {
 		"dev":        {firstTime: "about 3 minutes on two cores"},
 		"docs":       {firstTime: "about a minute on two cores"},
 		"gateway":    {firstTime: "about 10 minutes on two cores"},
+		"helm":       {firstTime: "about 3 minutes on two cores"},
+
+		"vulnerabilities": {firstTime: "about a minute on two cores"},
 	}
 }
 
@@ -66,6 +69,8 @@ func catalogue() map[string]tool {
 		"defaulter-gen":           {"dev", "k8s.io/code-generator/cmd/defaulter-gen"},
 		"conversion-gen":          {"dev", "k8s.io/code-generator/cmd/conversion-gen"},
 		"crd-ref-docs":            {"docs", "github.com/elastic/crd-ref-docs"},
+		"govulncheck":             {"vulnerabilities", "golang.org/x/vuln/cmd/govulncheck"},
+		"helm":                    {"helm", "helm.sh/helm/v4/cmd/helm"},
 		"kustomize":               {"dev", "sigs.k8s.io/kustomize/kustomize/v5"},
 		"traefik":                 {"gateway", "github.com/traefik/traefik/v3/cmd/traefik"},
 	}
