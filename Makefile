@@ -99,7 +99,7 @@ e2e-torch: ## as e2e, a training with PyTorch's torchrun alone; nine minutes; in
 	TORCH=1 hack/e2e.sh
 
 .PHONY: test-install
-test-install: ## as e2e, Tandem in pods, whose images the node pulls from a registry on loopback: installed, upgraded, taken back, removed; four minutes
+test-install: ## as e2e, Tandem in pods, whose images the node pulls from a registry on loopback: installed, upgraded, taken back, removed, by install.yaml and by Helm; six minutes
 	INSTALL=1 hack/e2e.sh
 
 gpu-test: ## measure MPS and the agent on this machine's NVIDIA GPU, in runs of 9 minutes (OUT=bin/gpu/report.json); gpu-folder packs it for another machine

@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
 	"time"
@@ -25,11 +26,6 @@ import (
 	"k8s.io/client-go/tools/events"
 	"k8s.io/kubernetes/pkg/scheduler"
 	"k8s.io/kubernetes/pkg/scheduler/profile"
-	"sigs.k8s.io/kustomize/api/krusty"
-	"sigs.k8s.io/kustomize/api/resmap"
-	kustomize "sigs.k8s.io/kustomize/api/types"
-	"sigs.k8s.io/kustomize/kyaml/filesys"
-	"sigs.k8s.io/kustomize/kyaml/resid"
 	"sigs.k8s.io/yaml"
 
 	"github.com/tandem-gpu/tandem/internal/sandbox"
@@ -48,52 +44,40 @@ const (
 	older, newer = "v0.1.0", "v0.2.0"
 )
 
-// installed are the programs that run as pods, with whether they need the C library.
-var installed = []struct {
-	name string
-	cgo  string
-}{{"scheduler", "0"}, {"controller", "0"}, {"activator", "0"}, {"device-plugin", "1"}}
-
-// buildInstalled builds the images of both versions, and the registry that serves them.
+// buildInstalled builds the releases of both versions as make release does, the registry that serves their images, and Helm.
 func buildInstalled(ctx context.Context, l layout) error {
 	root, err := sandbox.Root()
 	if err != nil {
 		return err
 	}
-	fmt.Fprintf(os.Stderr, "e2e: building the images of %s and %s, and the registry\n", older, newer)
-	run := func(dir, env string, command ...string) error {
-		cmd := exec.CommandContext(ctx, command[0], command[1:]...)
-		cmd.Dir = dir
-		cmd.Env = append(os.Environ(), env, "CGO_CFLAGS=-Wno-deprecated-declarations")
-		if out, err := cmd.CombinedOutput(); err != nil {
-			return fmt.Errorf("run %s: %w\n%s", strings.Join(command, " "), err, out)
-		}
-		return nil
-	}
-	tools := filepath.Join(root, "tools", "image")
-	if err := errors.Join(run(tools, "CGO_ENABLED=0", "go", "build", "-o", l.bin("registry"), "./registry"), run(tools, "CGO_ENABLED=0", "go", "build", "-o", l.bin("image"), ".")); err != nil {
+	if _, err := sandbox.Tools(ctx, "helm"); err != nil {
 		return err
 	}
-	for _, version := range []string{older, newer} {
-		stamp := exec.CommandContext(ctx, filepath.Join(root, "hack", "version.sh"), "ldflags")
-		stamp.Env = append(os.Environ(), "TANDEM_VERSION="+version)
-		flags, err := stamp.Output()
-		if err != nil {
-			return fmt.Errorf("stamp %s: %w", version, err)
-		}
-		for _, p := range installed {
-			binary := l.path("versions", version, "tandem-"+p.name)
-			err := run(root, "CGO_ENABLED="+p.cgo, "go", "build", "-trimpath", "-ldflags", "-s -w "+strings.TrimSpace(string(flags)), "-o", binary, "./cmd/"+p.name)
-			if err == nil {
-				err = run(root, "", l.bin("image"), "--binary", binary, "--name", "tandem-"+p.name+":"+version, "--version", version, "--output", l.image(p.name+"-"+version))
-			}
-			if err != nil {
-				return err
-			}
+	fmt.Fprintf(os.Stderr, "e2e: building the releases %s and %s, and the registry\n", older, newer)
+	for _, command := range [][]string{
+		{"go", "build", "-C", "tools/image", "-o", l.bin("registry"), "./registry"},
+		releaseOf(older, l.release(older)), releaseOf(newer, l.release(newer)),
+	} {
+		cmd := exec.CommandContext(ctx, command[0], command[1:]...)
+		cmd.Dir = root
+		cmd.Env = append(os.Environ(), "CGO_CFLAGS=-Wno-deprecated-declarations")
+		if out, err := cmd.CombinedOutput(); err != nil {
+			return fmt.Errorf("run %s: %w\n%s", strings.Join(command, " "), err, out)
 		}
 	}
 	return nil
 }
+
+// releaseOf is the command that builds a release for this machine.
+func releaseOf(version, dir string) []string {
+	return []string{
+		"go", "run", "-C", "tools/release", ".", "build", "-version=" + version, "-registry=" + registryAddress,
+		"-platforms=linux/" + runtime.GOARCH, "-output=" + dir, "-dirty",
+	}
+}
+
+// release is the folder of a release's files.
+func (l layout) release(version string) string { return l.path("dist", version) }
 
 // startPullable prepares the machine for Tandem in pods: the registry, the address of the API server's Service, and a default scheduler.
 func (c *Cluster) startPullable(ctx context.Context) error {
@@ -114,16 +98,21 @@ func (c *Cluster) startPullable(ctx context.Context) error {
 	if err := c.startRegistry(ctx); err != nil {
 		return err
 	}
-	return c.startDefaultScheduler(ctx)
+	if err := c.startDefaultScheduler(ctx); err != nil {
+		return err
+	}
+	return c.useStandIns(ctx)
 }
 
 // startRegistry serves the images of both versions.
 func (c *Cluster) startRegistry(ctx context.Context) error {
 	args := []string{"--listen", registryAddress}
 	for _, version := range []string{older, newer} {
-		for _, p := range installed {
-			args = append(args, c.layout.image(p.name+"-"+version))
+		archives, err := filepath.Glob(filepath.Join(c.layout.release(version), "*.oci.tar"))
+		if err != nil || len(archives) == 0 {
+			return fmt.Errorf("find images of %s: there are none: %w", version, err)
 		}
+		args = append(args, archives...)
 	}
 	registry, err := c.plane.Processes().Start("registry", exec.Command(c.layout.bin("registry"), args...))
 	if err != nil {
@@ -183,83 +172,85 @@ func (c *Cluster) startDefaultScheduler(context.Context) error {
 	return nil
 }
 
-// manifest renders deploy/ with the images of a version from the registry, as install.yaml of a release has it.
+// manifest returns install.yaml of a release.
 func (c *Cluster) manifest(version string) ([]byte, error) {
-	root, err := sandbox.Root()
-	if err != nil {
-		return nil, err
-	}
-	k := kustomize.Kustomization{Resources: []string{filepath.Join(root, "deploy")}}
-	for _, p := range installed {
-		k.Images = append(k.Images, kustomize.Image{Name: "tandem-" + p.name, NewName: registryAddress + "/tandem-" + p.name, NewTag: version})
-	}
-	return c.render(&k)
+	return os.ReadFile(filepath.Join(c.layout.release(version), "install.yaml"))
 }
 
-// withStandIns adds to a manifest what this machine needs in place of a GPU: the stand-ins for the driver in the pods that reach it, and
-// shorter times of health checks.
-func (c *Cluster) withStandIns(manifest []byte) ([]byte, error) {
-	path := c.layout.path("manifest.yaml")
-	if err := os.WriteFile(path, manifest, 0o600); err != nil {
-		return nil, fmt.Errorf("write manifest: %w", err)
+// helm runs Helm with the chart of a release.
+func (c *Cluster) helm(ctx context.Context, args ...string) error {
+	tools, err := sandbox.Tools(ctx, "helm")
+	if err != nil {
+		return err
 	}
-	env := []v1.EnvVar{
-		{Name: "LD_LIBRARY_PATH", Value: c.layout.fakes()}, {Name: "PATH", Value: c.layout.fakes() + ":/usr/bin:/bin"},
-		{Name: fakegpu.StateVariable, Value: c.layout.state()},
+	kubeconfig, err := c.plane.Kubeconfig("helm", []string{"system:masters"})
+	if err != nil {
+		return err
 	}
-	k := kustomize.Kustomization{Resources: []string{path}}
-	for _, set := range []struct {
-		name, container string
-		args            []string
-	}{{"tandem-agent", "agent", []string{"--dev-root=" + c.layout.devRoot()}}, {"tandem-mps", "mps", nil}} {
-		operations := []map[string]any{
-			{"op": "add", "path": "/spec/template/spec/volumes/-", "value": v1.Volume{Name: "stand-ins", VolumeSource: v1.VolumeSource{HostPath: &v1.HostPathVolumeSource{Path: c.layout.root}}}},
-			{"op": "add", "path": "/spec/template/spec/containers/0/volumeMounts/-", "value": v1.VolumeMount{Name: "stand-ins", MountPath: c.layout.root}},
-		}
-		for i := range env {
-			operations = append(operations, map[string]any{"op": "add", "path": "/spec/template/spec/containers/0/env/-", "value": env[i]})
-		}
-		for _, arg := range set.args {
-			operations = append(operations, map[string]any{"op": "add", "path": "/spec/template/spec/containers/0/args/-", "value": arg})
-		}
-		patch, err := yaml.Marshal(operations)
-		if err != nil {
-			return nil, fmt.Errorf("write patch: %w", err)
-		}
-		k.Patches = append(k.Patches, kustomize.Patch{
-			Target: &kustomize.Selector{ResId: resid.NewResId(resid.Gvk{Kind: "DaemonSet"}, set.name)}, Patch: string(patch),
-		})
+	cmd := exec.CommandContext(ctx, tools["helm"], append(args, "--namespace="+systemNamespace, "--kubeconfig="+kubeconfig)...)
+	cmd.Env = append(os.Environ(), "HOME="+c.layout.path("helm"))
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return fmt.Errorf("helm %s: %w\n%s", strings.Join(args, " "), err, out)
 	}
-	return c.render(&k)
+	return nil
 }
 
-// render builds a kustomization.
-func (c *Cluster) render(k *kustomize.Kustomization) ([]byte, error) {
-	dir := c.layout.path("kustomization")
-	if err := os.MkdirAll(dir, 0o755); err != nil {
-		return nil, fmt.Errorf("write kustomization: %w", err)
+// chart is the file of a release's chart.
+func (c *Cluster) chart(version string) string {
+	return filepath.Join(c.layout.release(version), "tandem-"+strings.TrimPrefix(version, "v")+".tgz")
+}
+
+// standIns adds to the pods that reach the driver what stands for it on this machine. It is a policy of the cluster, so that Tandem
+// is installed as it is.
+const standIns = `apiVersion: admissionregistration.k8s.io/v1
+kind: MutatingAdmissionPolicy
+metadata: {name: stand-ins}
+spec:
+  failurePolicy: Fail
+  reinvocationPolicy: Never
+  matchConstraints:
+    resourceRules: [{apiGroups: [""], apiVersions: [v1], operations: [CREATE], resources: [pods]}]
+  matchConditions:
+  - {name: reaches-the-driver, expression: "object.metadata.?labels['app.kubernetes.io/name'].orValue('') in ['tandem-agent', 'tandem-mps']"}
+  mutations:
+  - patchType: JSONPatch
+    jsonPatch:
+      expression: >-
+        [JSONPatch{op: 'add', path: '/spec/volumes/-', value: Object.spec.volumes{name: 'stand-ins', hostPath: Object.spec.volumes.hostPath{path: '${ROOT}'}}},
+        JSONPatch{op: 'add', path: '/spec/containers/0/volumeMounts/-', value: Object.spec.containers.volumeMounts{name: 'stand-ins', mountPath: '${ROOT}'}},
+        JSONPatch{op: 'add', path: '/spec/containers/0/env/-', value: Object.spec.containers.env{name: 'LD_LIBRARY_PATH', value: '${FAKES}'}},
+        JSONPatch{op: 'add', path: '/spec/containers/0/env/-', value: Object.spec.containers.env{name: 'PATH', value: '${FAKES}:/usr/bin:/bin'}},
+        JSONPatch{op: 'add', path: '/spec/containers/0/env/-', value: Object.spec.containers.env{name: '${STATE_VARIABLE}', value: '${STATE}'}}] +
+        (object.metadata.labels['app.kubernetes.io/name'] == 'tandem-agent' ?
+        [JSONPatch{op: 'add', path: '/spec/containers/0/args/-', value: '--dev-root=${DEVICES}'}] : [])
+---
+apiVersion: admissionregistration.k8s.io/v1
+kind: MutatingAdmissionPolicyBinding
+metadata: {name: stand-ins}
+spec: {policyName: stand-ins}
+`
+
+// useStandIns applies the policy, and returns when it holds.
+func (c *Cluster) useStandIns(ctx context.Context) error {
+	values := map[string]string{
+		"ROOT": c.layout.root, "FAKES": c.layout.fakes(), "STATE_VARIABLE": fakegpu.StateVariable, "STATE": c.layout.state(), "DEVICES": c.layout.devRoot(),
 	}
-	for i, path := range k.Resources { // paths of resources are relative
-		relative, err := filepath.Rel(dir, path)
-		if err != nil {
-			return nil, fmt.Errorf("write kustomization: %w", err)
+	if err := c.plane.Apply(ctx, []byte(os.Expand(standIns, func(name string) string { return values[name] }))); err != nil {
+		return err
+	}
+	probe := newPod("probe", v1.Container{
+		Name: "main", Image: busyboxImage, Args: []string{"x"}, Env: []v1.EnvVar{{Name: "A", Value: "b"}},
+		VolumeMounts: []v1.VolumeMount{{Name: "v", MountPath: "/v"}},
+	})
+	probe.Labels = map[string]string{"app.kubernetes.io/name": "tandem-agent"}
+	probe.Spec.Volumes = []v1.Volume{{Name: "v", VolumeSource: v1.VolumeSource{EmptyDir: &v1.EmptyDirVolumeSource{}}}}
+	return poll(ctx, "the policy about stand-ins", func(ctx context.Context) error {
+		pod, err := c.client.CoreV1().Pods("default").Create(ctx, probe, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
+		if err == nil && len(pod.Spec.Containers[0].Args) != 2 {
+			err = errors.New("it does not hold yet")
 		}
-		k.Resources[i] = relative
-	}
-	raw, err := yaml.Marshal(k)
-	if err != nil {
-		return nil, fmt.Errorf("write kustomization: %w", err)
-	}
-	if err := os.WriteFile(filepath.Join(dir, "kustomization.yaml"), raw, 0o600); err != nil {
-		return nil, fmt.Errorf("write kustomization: %w", err)
-	}
-	options := krusty.MakeDefaultOptions()
-	options.LoadRestrictions = kustomize.LoadRestrictionsNone
-	var built resmap.ResMap
-	if built, err = krusty.MakeKustomizer(options).Run(filesys.MakeFsOnDisk(), dir); err != nil {
-		return nil, fmt.Errorf("run kustomize: %w", err)
-	}
-	return built.AsYaml()
+		return err
+	})
 }
 
 // tandemPods lists the pods of Tandem's namespace that are not about to end.

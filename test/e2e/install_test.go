@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -18,29 +19,62 @@ import (
 	"github.com/tandem-gpu/tandem/pkg/api/v1alpha1"
 )
 
-// TestInstall: Tandem in pods, whose images the node pulls from a registry: it is installed, upgraded and taken back to the older version
-// while pods run and come, and removed while pods run.
+// missing is a version that nobody has built.
+const missing = "v0.0.0-missing"
+
+// way is a way to install Tandem. Each function has one release, or none.
+type way struct {
+	name string
+	// apply installs a release, or goes to it. back goes to the release before.
+	apply, back func(i *installation, version string) error
+	// without goes to a version whose images nobody can pull.
+	without func(i *installation) error
+	// remove takes off all but the definitions.
+	remove func(i *installation) error
+}
+
+// ways are those of docs/guides/install.md, with the files of a release as they are.
+var ways = []way{
+	{
+		name:    "install.yaml",
+		apply:   func(i *installation, version string) error { return i.applyManifest(version, "") },
+		back:    func(i *installation, version string) error { return i.applyManifest(version, "") },
+		without: func(i *installation) error { return i.applyManifest(older, missing) },
+		remove: func(i *installation) error {
+			manifest, err := i.manifest(older)
+			if err != nil {
+				return err
+			}
+			return i.Cluster.remove(i.t.Context(), manifest, func(kind string) bool { return kind != "CustomResourceDefinition" && kind != "Namespace" })
+		},
+	},
+	{
+		name: "Helm",
+		apply: func(i *installation, version string) error {
+			return i.helm(i.t.Context(), "upgrade", "--install", "--create-namespace", "tandem", i.chart(version))
+		},
+		back: func(i *installation, _ string) error { return i.helm(i.t.Context(), "rollback", "tandem") },
+		without: func(i *installation) error {
+			return i.helm(i.t.Context(), "upgrade", "tandem", i.chart(older), "--set=images.tag="+missing)
+		},
+		remove: func(i *installation) error { return i.helm(i.t.Context(), "uninstall", "tandem") },
+	},
+}
+
+// TestInstall: the files of a release, whose images the node pulls from a registry. Tandem is installed, upgraded and taken back to the
+// older version while pods run and come, and removed while pods run.
 func TestInstall(t *testing.T) {
 	if os.Getenv(installSwitch) == "" {
 		t.Skipf("needs root and six minutes: run make test-install, which sets %s=1", installSwitch)
 	}
 	c := StartBare(t)
-	i := &installation{Cluster: c, t: t, whole: t}
-	t.Cleanup(i.report)
-	for _, step := range []struct {
-		name string
-		do   func()
-	}{
-		{"the first pod runs soon after the manifest is applied", i.install},
-		{"an upgrade and the way back cost no pod", i.upgrade},
-		{"an upgrade without images costs no pod either", i.brokenUpgrade},
-		{"a removal leaves running pods and profiles", i.removal},
-	} {
-		if !t.Run(step.name, func(t *testing.T) {
-			i.t = t
-			step.do()
+	for k, w := range ways {
+		if !t.Run(w.name, func(t *testing.T) {
+			i := &installation{Cluster: c, way: w, t: t, whole: t, namespace: fmt.Sprintf("load-%d", k)}
+			t.Cleanup(i.report)
+			i.steps()
 		}) {
-			return // the next step goes by what this one left
+			return // the next way needs a cluster without Tandem
 		}
 	}
 }
@@ -48,11 +82,36 @@ func TestInstall(t *testing.T) {
 // installation is Tandem on a cluster, and the test that looks at it now.
 type installation struct {
 	*Cluster
+	way
 	// t is the step that runs, whole the test of all steps.
 	t, whole *testing.T
-	// load is a tenant with pods that run all the time, by name with the UID of the pod.
-	load *Tenant
-	uids map[string]string
+	// load is a tenant in the namespace with pods that run all the time, by name with the UID of the pod.
+	namespace string
+	load      *Tenant
+	uids      map[string]string
+}
+
+// steps go on from each other.
+func (i *installation) steps() {
+	for _, step := range []struct {
+		name string
+		do   func()
+	}{
+		{"the first pod runs soon", i.install},
+		{"an upgrade and the way back cost no pod", i.upgrade},
+		{"an upgrade without images costs no pod either", i.brokenUpgrade},
+		{"a removal leaves running pods and profiles", i.removal},
+	} {
+		if !i.whole.Run(step.name, func(t *testing.T) {
+			i.t = t
+			if i.load != nil {
+				i.load.t = t
+			}
+			step.do()
+		}) {
+			return
+		}
+	}
 }
 
 func (i *installation) must(err error) {
@@ -69,25 +128,27 @@ func (i *installation) await(what string, check func(context.Context) error) {
 	i.must(poll(ctx, what, check))
 }
 
-// apply applies deploy/ with the images of a version.
-func (i *installation) apply(version string) {
-	i.t.Helper()
+// applyManifest applies install.yaml of a release, with other tags of the images where they are given.
+func (i *installation) applyManifest(version, tag string) error {
 	manifest, err := i.manifest(version)
-	i.must(err)
-	manifest, err = i.withStandIns(manifest)
-	i.must(err)
-	i.must(i.plane.Apply(i.t.Context(), manifest))
+	if err != nil {
+		return err
+	}
+	if tag != "" {
+		manifest = []byte(strings.ReplaceAll(string(manifest), ":"+version, ":"+tag))
+	}
+	return i.plane.Apply(i.t.Context(), manifest)
 }
 
-// install applies the manifest to a cluster that has never seen Tandem, and creates a pod at once.
+// install installs the older release on a cluster without Tandem, and creates a pod at once.
 func (i *installation) install() {
 	begin := time.Now()
-	i.apply(older)
+	i.must(i.way.apply(i, older))
 	i.must(i.label(i.t.Context(), `"true"`))
-	i.load = i.Tenant(i.whole, "load")
+	i.t.Logf("applied after %s", since(begin))
+	i.load = i.Tenant(i.whole, i.namespace)
 	i.whole.Cleanup(func() { i.t, i.load.t = i.whole, i.whole }) // before the tenant leaves
 	i.load.t = i.t
-	i.t.Logf("applied after %s", since(begin))
 	i.load.create(newPod("first", share("main", 2)))
 	i.load.running("first")
 	i.t.Logf("the first pod runs after %s: images are pulled, the scheduler leads, the agent serves", since(begin))
@@ -107,13 +168,11 @@ func (i *installation) sound() {
 	if code != 0 {
 		i.t.Errorf("kubectl tandem doctor ends with %d:\n%s%s", code, out.String(), errs.String())
 	}
-	i.t.Logf("kubectl tandem doctor:\n%s", out.String())
 }
 
-// upgrade goes to the newer version and back, beside pods that work and a gang that is being bound.
+// upgrade goes to the newer release and back, beside pods that work and a gang that is being bound.
 func (i *installation) upgrade() {
 	n := i.load
-	n.t = i.t
 	working := []string{"first"}
 	for k := range 3 {
 		name := fmt.Sprintf("works-%d", k)
@@ -124,63 +183,48 @@ func (i *installation) upgrade() {
 	for _, p := range n.running(working...) {
 		i.uids[p.Name] = string(p.UID)
 	}
-	for _, version := range []string{newer, older} {
-		var gang []string
-		for k := range 4 {
-			name := fmt.Sprintf("gang-%s-%d", strings.ReplaceAll(version, ".", "-"), k)
-			p := member("gang-"+strings.ReplaceAll(version, ".", "-"), name, share("main", 1))
-			p.Annotations[v1alpha1.AnnotationMinMembers] = "4"
-			n.create(p)
-			gang = append(gang, name)
-		}
+	for round, to := range []struct {
+		version string
+		change  func(*installation, string) error
+	}{{newer, i.way.apply}, {older, i.way.back}} {
+		gang := i.gang(fmt.Sprintf("gang-%d", round))
 		begin := time.Now()
-		i.apply(version)
+		i.must(to.change(i, to.version))
 		n.running(gang...)
-		i.await("all of Tandem's pods at "+version, i.runs(version))
-		i.t.Logf("all of Tandem's pods are at %s after %s", version, since(begin))
+		i.await("all of Tandem's pods at "+to.version, i.runs(to.version))
+		i.t.Logf("all of Tandem's pods are at %s after %s", to.version, since(begin))
 		for _, p := range n.running(gang...) {
 			i.untouched(p)
 		}
 		n.delete(gang...)
-		n.create(newPod("after", share("main", 3)))
-		n.running("after")
-		n.delete("after")
-		for _, p := range n.running(working...) {
-			if string(p.UID) != i.uids[p.Name] {
-				i.t.Errorf("pod %s is another one", p.Name)
-			}
-			i.untouched(p)
-		}
-		i.await("no drift", i.agentDrift)
+		i.serves(fmt.Sprintf("after-%d", round))
 	}
 }
 
-// brokenUpgrade goes to a version that the registry does not have, and back.
-func (i *installation) brokenUpgrade() {
+// gang creates a gang of four, and does not wait for it.
+func (i *installation) gang(name string) (names []string) {
+	for k := range 4 {
+		p := member(name, fmt.Sprintf("%s-%d", name, k), share("main", 1))
+		p.Annotations[v1alpha1.AnnotationMinMembers] = "4"
+		i.load.create(p)
+		names = append(names, p.Name)
+	}
+	return names
+}
+
+// serves fails unless a new pod starts, and the pods of before run as they did.
+func (i *installation) serves(name string) {
+	i.t.Helper()
 	n := i.load
-	n.t = i.t
-	i.apply("v0.0.0-missing")
-	i.await("a pod that cannot be pulled", func(ctx context.Context) error {
-		pods, err := i.tandemPods(ctx)
-		if err != nil {
-			return err
+	n.create(newPod(name, share("main", 3)))
+	n.running(name)
+	n.delete(name)
+	for name, uid := range i.uids {
+		p := n.get(name)
+		if string(p.UID) != uid || p.Status.Phase != v1.PodRunning {
+			i.t.Errorf("pod %s is another one, or %s", name, p.Status.Phase)
 		}
-		for k := range pods {
-			if strings.Contains(waitsFor(&pods[k]), "ImagePull") {
-				return nil
-			}
-		}
-		return errors.New("there is none")
-	})
-	begin := time.Now()
-	i.apply(older)
-	i.await("all of Tandem's pods at "+older, i.runs(older))
-	i.t.Logf("all of Tandem's pods are back at %s after %s", older, since(begin))
-	n.create(newPod("after-missing", share("main", 3)))
-	n.running("after-missing")
-	n.delete("after-missing")
-	for name := range i.uids {
-		i.untouched(n.get(name))
+		i.untouched(p)
 	}
 	i.await("no drift", i.agentDrift)
 }
@@ -195,19 +239,39 @@ func (i *installation) untouched(p *v1.Pod) {
 	}
 }
 
-// removal takes Tandem off as docs/guides/install.md says: first all but the definitions and the namespace, then the rest.
+// brokenUpgrade goes to a version that the registry does not have, and to the older one again.
+func (i *installation) brokenUpgrade() {
+	i.must(i.way.without(i))
+	i.await("a pod that cannot be pulled", func(ctx context.Context) error {
+		pods, err := i.tandemPods(ctx)
+		if err != nil {
+			return err
+		}
+		for k := range pods {
+			if strings.Contains(waitsFor(&pods[k]), "ImagePull") {
+				return nil
+			}
+		}
+		return errors.New("there is none")
+	})
+	begin := time.Now()
+	i.must(i.way.back(i, older))
+	i.await("all of Tandem's pods at "+older, i.runs(older))
+	i.t.Logf("all of Tandem's pods are back at %s after %s", older, since(begin))
+	i.serves("after-missing")
+}
+
+// removal takes Tandem off as the guide says: first all but the definitions, then these.
 func (i *installation) removal() {
 	n := i.load
-	n.t = i.t
 	profile := &unstructured.Unstructured{Object: map[string]any{
 		"apiVersion": v1alpha1.GroupVersion.String(), "kind": "WorkloadProfile", "metadata": map[string]any{"name": "kept", "namespace": n.namespace},
 		"spec": map[string]any{},
 	}}
-	_, err := i.dynamic.Resource(workloadProfiles).Namespace(n.namespace).Create(i.t.Context(), profile, metav1.CreateOptions{})
+	profiles := i.dynamic.Resource(workloadProfiles).Namespace(n.namespace)
+	_, err := profiles.Create(i.t.Context(), profile, metav1.CreateOptions{})
 	i.must(err)
-	manifest, err := i.manifest(older)
-	i.must(err)
-	i.must(i.remove(i.t.Context(), manifest, func(kind string) bool { return kind != "CustomResourceDefinition" && kind != "Namespace" }))
+	i.must(i.way.remove(i))
 	i.await("no pod of Tandem", i.hasGone)
 	for name, uid := range i.uids {
 		p := n.get(name)
@@ -219,13 +283,13 @@ func (i *installation) removal() {
 			i.untouched(p)
 		}
 	}
-	if _, err := i.dynamic.Resource(workloadProfiles).Namespace(n.namespace).Get(i.t.Context(), "kept", metav1.GetOptions{}); err != nil {
+	if _, err := profiles.Get(i.t.Context(), "kept", metav1.GetOptions{}); err != nil {
 		i.t.Errorf("the WorkloadProfile is gone: %v", err)
 	}
-	n.create(newPod("waits", share("main", 1)))
-	n.delete("waits")
 	i.must(i.label(i.t.Context(), "null"))
-	i.must(i.remove(i.t.Context(), manifest, func(kind string) bool { return kind == "CustomResourceDefinition" || kind == "Namespace" }))
+	manifest, err := i.manifest(older)
+	i.must(err)
+	i.must(i.Cluster.remove(i.t.Context(), manifest, func(kind string) bool { return kind == "CustomResourceDefinition" || kind == "Namespace" }))
 	i.await("no namespace of Tandem", func(ctx context.Context) error {
 		_, err := i.client.CoreV1().Namespaces().Get(ctx, systemNamespace, metav1.GetOptions{})
 		if apierrors.IsNotFound(err) {
@@ -242,15 +306,14 @@ func (i *installation) report() {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
-	i.Cluster.report(ctx, i.t, systemNamespace)
-	pods, err := i.tandemPods(ctx)
+	i.Cluster.report(ctx, i.whole, systemNamespace)
+	logs, err := filepath.Glob(filepath.Join(i.layout.logs(), "pods", systemNamespace+"_*", "*", "*.log"))
 	if err != nil {
-		return
+		i.whole.Logf("find the logs of Tandem's pods: %v", err)
 	}
-	for k := range pods {
-		p := &pods[k]
-		lines := int64(tailLines)
-		raw, err := i.client.CoreV1().Pods(systemNamespace).GetLogs(p.Name, &v1.PodLogOptions{TailLines: &lines}).DoRaw(ctx)
-		i.t.Logf("--- the end of the log of pod %s (%v)\n%s", p.Name, err, raw)
+	for _, path := range logs {
+		raw, err := os.ReadFile(path)
+		lines := strings.Split(strings.TrimSpace(string(raw)), "\n")
+		i.whole.Logf("--- the end of %s (%v)\n%s", path, err, strings.Join(lines[max(0, len(lines)-tailLines):], "\n"))
 	}
 }

@@ -2,11 +2,12 @@
 //
 //	go run ./registry --listen 127.0.0.1:5000 scheduler.tar device-plugin.tar
 //
-// The archives are those of the command image. The registry prints "serving" when it has all of them, keeps everything in memory,
+// The archives are those of the command image, or in OCI's layout as a release has them. The registry prints "serving" when it has all of them, keeps everything in memory,
 // and takes uploads from everybody who reaches its address: an address that is not on loopback is refused.
 package main
 
 import (
+	"archive/tar"
 	"context"
 	"errors"
 	"flag"
@@ -16,11 +17,13 @@ import (
 	"net"
 	"net/http"
 	"os"
+	"path"
 	"strings"
 	"time"
 
 	"github.com/google/go-containerregistry/pkg/name"
 	"github.com/google/go-containerregistry/pkg/registry"
+	"github.com/google/go-containerregistry/pkg/v1/layout"
 	"github.com/google/go-containerregistry/pkg/v1/remote"
 	"github.com/google/go-containerregistry/pkg/v1/tarball"
 )
@@ -68,8 +71,14 @@ func serve(ctx context.Context, listen string, archives []string, out io.Writer)
 	}
 }
 
-// push uploads the images of an archive under the names that they have there.
+// nameAnnotation is where an archive in OCI's layout has the whole name of an image.
+const nameAnnotation = "io.containerd.image.name"
+
+// push uploads the images of an archive under the names that they have there, whatever their registry is.
 func push(ctx context.Context, archive, address string) error {
+	if strings.HasSuffix(archive, ".oci.tar") {
+		return pushLayout(ctx, archive, address)
+	}
 	opener := func() (io.ReadCloser, error) { return os.Open(archive) }
 	manifest, err := tarball.LoadManifest(opener)
 	if err != nil {
@@ -85,9 +94,7 @@ func push(ctx context.Context, archive, address string) error {
 			if err != nil {
 				return err
 			}
-			// Names without a registry are those of Docker's: index.docker.io/library/NAME.
-			short := strings.TrimPrefix(tag.RepositoryStr(), "library/")
-			to, err := name.NewTag(address+"/"+short+":"+tag.TagStr(), name.Insecure)
+			to, err := here(tagged, address)
 			if err != nil {
 				return err
 			}
@@ -97,4 +104,87 @@ func push(ctx context.Context, archive, address string) error {
 		}
 	}
 	return nil
+}
+
+// here is the name of an image in this registry.
+func here(tagged, address string) (name.Tag, error) {
+	tag, err := name.NewTag(tagged, name.Insecure)
+	if err != nil {
+		return tag, err
+	}
+	// Names without a registry are those of Docker's: index.docker.io/library/NAME.
+	return name.NewTag(address+"/"+strings.TrimPrefix(tag.RepositoryStr(), "library/")+":"+tag.TagStr(), name.Insecure)
+}
+
+// pushLayout uploads the images of an archive in OCI's layout.
+func pushLayout(ctx context.Context, archive, address string) error {
+	dir, err := os.MkdirTemp("", "registry-*")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(dir)
+	if err := extract(archive, dir); err != nil {
+		return err
+	}
+	all, err := layout.ImageIndexFromPath(dir)
+	if err != nil {
+		return err
+	}
+	manifest, err := all.IndexManifest()
+	if err != nil {
+		return err
+	}
+	for _, m := range manifest.Manifests {
+		to, err := here(m.Annotations[nameAnnotation], address)
+		if err != nil {
+			return err
+		}
+		index, err := all.ImageIndex(m.Digest)
+		if err != nil {
+			return err
+		}
+		if err := remote.WriteIndex(to, index, remote.WithContext(ctx)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// extract writes the files of an archive into a folder, and nothing outside of it.
+func extract(archive, dir string) error {
+	f, err := os.Open(archive)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	root, err := os.OpenRoot(dir)
+	if err != nil {
+		return err
+	}
+	defer root.Close()
+	for r := tar.NewReader(f); ; {
+		header, err := r.Next()
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		if header.Typeflag != tar.TypeReg {
+			continue
+		}
+		if err := root.MkdirAll(path.Dir(header.Name), 0o755); err != nil {
+			return err
+		}
+		to, err := root.Create(header.Name)
+		if err != nil {
+			return err
+		}
+		if _, err := io.Copy(to, r); err != nil {
+			return errors.Join(err, to.Close())
+		}
+		if err := to.Close(); err != nil {
+			return err
+		}
+	}
 }
