@@ -37,7 +37,7 @@ check: lint ## lint, and the tests that start no API server; Go's cache passes o
 	go build -o bin/runner ./test/runner && RAPID_CHECKS=500 bin/runner -packages="$(LIGHT)" -- -short -p $$((2 * $$(nproc))) -timeout=20m
 
 test: tested-with ## run the tests, of PACKAGES="./pkg/gang …"; the first run builds etcd and kube-apiserver
-	@$(if $(filter ./...,$(PACKAGES)),go test -C tools/image ./... && go test -C tools/release ./...) # modules of their own
+	@$(if $(filter ./...,$(PACKAGES)),go test -C tools/image ./... && go test -C tools/release ./... && go test -C tools/site ./...) # modules of their own
 	@$(call RUN_TESTS,,-timeout=1h)
 
 race: tested-with ## run the tests with the race detector; it compiles everything once more
@@ -132,6 +132,11 @@ test-release: ## build a release twice, in this tree and in a clone elsewhere, a
 vulnerabilities: ## known vulnerabilities of the dependencies, where https://vuln.go.dev can be reached; REQUIRED=1 fails where not
 	@if curl -fsS -m 20 -o /dev/null https://vuln.go.dev/index/db.json; then $(call TOOLS,govulncheck); govulncheck ./cmd/...; \
 		else echo "vulnerabilities: NOT CHECKED: this machine does not reach the database, https://vuln.go.dev"; test -z "$(REQUIRED)"; fi
+
+SITE_VERSION ?= main
+.PHONY: site
+site: ## build the documentation site into bin/site, offline, and follow its links (seconds); SITE_VERSION=v0.1.0 adds a version
+	go run -C tools/site . --root "$(CURDIR)" --out "$(CURDIR)/bin/site" --version "$(SITE_VERSION)"
 
 image: ## build the container images as OCI archives into bin/images
 	hack/image.sh

@@ -25,7 +25,7 @@
 {{ .Doc }}
 {{- if .References }}
 
-Used in: {{ range $i, $t := .SortedReferences }}{{ if $i }}, {{ end }}{{ markdownRenderTypeLink $t }}{{ end }}.
+Used in: {{ range $i, $t := .SortedReferences }}{{ if $i }}, {{ end }}{{ if markdownShouldRenderType $t }}{{ markdownRenderTypeLink $t }}{{ else }}{{ $t.Name }}{{ end }}{{ end }}.
 {{- end }}
 {{- if .Members }}
 
