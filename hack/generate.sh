@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Generates deep copies, defaults, conversions, the CRDs, dashboards and alerts, and docs/reference: the arguments, the objects and the
-# metrics.
+# Generates deep copies, defaults, conversions, the CRDs, dashboards and alerts, and docs/reference: the arguments, the objects, the
+# metrics and the messages.
 # `make verify` fails if the result differs from the commit.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -26,6 +26,8 @@ trap 'rm -f "$header" "$page"' EXIT
 go run ./internal/metrics/monitoring deploy/monitoring
 go run ./internal/metrics/reference >"$page"
 cat "$page" >docs/reference/metrics.md
+go run ./internal/messages/reference . >"$page"
+cat "$page" >docs/reference/messages.md
 
 reference() { # package, page
   "$docs/crd-ref-docs" --log-level=ERROR --config=hack/reference/config.yaml --templates-dir=hack/reference \

@@ -156,10 +156,11 @@ func pluginImports(p *source) []string {
 }
 
 // simulates lists the simulator and what is made of it: package outlook and kubectl tandem, which plays snapshots with it, and shadow mode,
-// which plays what Tandem would have done. Beside these only the laboratory and tests import them.
+// which plays what Tandem would have done. The program that writes the page of messages lists the checks of kubectl tandem. Beside these
+// only the laboratory and tests import them.
 var simulates = []string{
 	"pkg/sim", "pkg/outlook", "internal/simulator", "cmd/simulator", "internal/kubectl", "cmd/kubectl-tandem",
-	"pkg/shadow", "internal/shadow/recorder", "internal/shadow/reports", "cmd/shadow",
+	"pkg/shadow", "internal/shadow/recorder", "internal/shadow/reports", "cmd/shadow", "internal/messages/reference",
 }
 
 // laboratory is the directory that repeats published experiments.
