@@ -50,8 +50,8 @@ stress: tested-with ## ROUNDS=3 runs of the tests beside busy loops, and a table
 
 .PHONY: tested-with
 tested-with: # builds what the tests start
-	@echo "test: looking for etcd and kube-apiserver, which the tests start; then compiling the tests (minutes, the first time)"
-	@go run ./internal/sandbox/tools etcd kube-apiserver >/dev/null
+	@echo "test: looking for etcd, kube-apiserver and kubectl, which the tests start; then compiling the tests (minutes, the first time)"
+	@go run ./internal/sandbox/tools etcd kube-apiserver kubectl >/dev/null
 
 .PHONY: test-operators
 test-operators: tested-with ## resize objects of JobSet and of Kubeflow's training operator, measure fleets by Prometheus, ask it for all dashboards; the first run builds them

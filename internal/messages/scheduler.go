@@ -38,7 +38,7 @@ var shareRefusals = Section{
 		{"NoShareFits", "", "No healthy device of the node has the slots, the memory or the MPS clients free. The text names the nearest.", "Wait, ask for less, or give the pod a priority; `kubectl tandem why` says which of these helps."},
 		{"NoWholeDevices", "number of wholly free … devices on … is … of …", "Not enough GPUs of the node are wholly free: shares of other pods lie on them.", "Wait, or use preemption; the policy `tandem` keeps whole GPUs free where it can."},
 		{"NoTogether", "the containers fit one by one, not at once", "Each container of the pod fits, and not all of them together.", "Ask for less in one container, or make pods of the containers."},
-		{"NoAllowedModel", "", "The pod's annotation `tandem-gpu.io/models`, or its profile, allows no GPU model that the node has.", "Correct the annotation: `kubectl get gpunodes -o yaml` shows the models."},
+		{"NoAllowedModel", "", "The pod's annotation `tandem-gpu.io/gpu-models`, or its profile, allows no GPU model that the node has.", "Correct the annotation: `kubectl get gpunodes -o yaml` shows the models."},
 		{"PromiseBroken", "", "A device has room, and there the pod or a neighbour would become slower than its `max-slowdown` allows.", "Wait, ask for more slots, or promise less ([how to read it](../guides/interference.md#read-the-refusal))."},
 		{"HostFull", "", "The node has the GPUs, and too little CPU, memory or another resource of the host.", "Ask for less of it, or wait for pods that hold it."},
 		{"StraySlots", "", "Pods without an assignment hold slots of the node, so that the scheduler keeps away from these slots.", "[TandemStraySlots](../runbooks.md#tandemstrayslots)."},
