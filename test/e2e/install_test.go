@@ -186,7 +186,7 @@ func (i *installation) upgrade() {
 	for round, to := range []struct {
 		version string
 		change  func(*installation, string) error
-	}{{newer, i.way.apply}, {older, i.way.back}} {
+	}{{newer, i.way.apply}, {older, i.back}} {
 		gang := i.gang(fmt.Sprintf("gang-%d", round))
 		begin := time.Now()
 		i.must(to.change(i, to.version))
@@ -241,7 +241,7 @@ func (i *installation) untouched(p *v1.Pod) {
 
 // brokenUpgrade goes to a version that the registry does not have, and to the older one again.
 func (i *installation) brokenUpgrade() {
-	i.must(i.way.without(i))
+	i.must(i.without(i))
 	i.await("a pod that cannot be pulled", func(ctx context.Context) error {
 		pods, err := i.tandemPods(ctx)
 		if err != nil {
@@ -255,7 +255,7 @@ func (i *installation) brokenUpgrade() {
 		return errors.New("there is none")
 	})
 	begin := time.Now()
-	i.must(i.way.back(i, older))
+	i.must(i.back(i, older))
 	i.await("all of Tandem's pods at "+older, i.runs(older))
 	i.t.Logf("all of Tandem's pods are back at %s after %s", older, since(begin))
 	i.serves("after-missing")
