@@ -12,6 +12,7 @@ import (
 	"github.com/tandem-gpu/tandem/internal/controller/elasticity"
 	"github.com/tandem-gpu/tandem/internal/controller/fleets"
 	"github.com/tandem-gpu/tandem/internal/controller/notebooks"
+	"github.com/tandem-gpu/tandem/internal/controller/placeable"
 	"github.com/tandem-gpu/tandem/internal/controller/snapshot"
 	"github.com/tandem-gpu/tandem/internal/version"
 	"github.com/tandem-gpu/tandem/pkg/api/v1alpha1"
@@ -19,15 +20,20 @@ import (
 )
 
 // featureElastic is the feature that sizes elastic gangs, featureInference the one that sizes inference fleets and divides their requests,
-// featureNotebooks the one that parks idle notebooks.
+// featureNotebooks the one that parks idle notebooks, featurePlaceable the one that answers Kueue's AdmissionChecks.
 const (
 	featureElastic   = "elastic"
 	featureInference = "inference"
 	featureNotebooks = "notebooks"
+	featurePlaceable = "placeable"
 )
 
-// features are all features of the controller.
-var features = []string{featureElastic, featureInference, featureNotebooks}
+// features are all features of the controller, and usual those that are on where the flag does not say: placeable writes objects of Kueue, which is not
+// in every cluster.
+var (
+	features = []string{featureElastic, featureInference, featureNotebooks, featurePlaceable}
+	usual    = []string{featureElastic, featureInference, featureNotebooks}
+)
 
 // settings are the values of the flags.
 type settings struct {
@@ -41,6 +47,7 @@ type settings struct {
 	elasticity               elasticity.Options
 	fleets                   fleets.Options
 	notebooks                notebooks.Options
+	placeable                placeable.Options
 	horizon                  time.Duration
 	// condenser makes the objects small that the controller keeps in memory.
 	condenser snapshot.Condenser
@@ -64,7 +71,7 @@ func command() *cobra.Command {
 	}
 	f := c.Flags()
 	f.StringVar(&s.kubeconfig, "kubeconfig", "", "file with the address of the API server and how to log in; empty in a pod of the cluster")
-	f.StringSliceVar(&s.features, "features", features, "what the controller does, of: "+strings.Join(features, ", "))
+	f.StringSliceVar(&s.features, "features", usual, "what the controller does, of: "+strings.Join(features, ", "))
 	f.Float32Var(&s.qps, "kube-api-qps", 100, "the most requests to the API server in a second")
 	f.IntVar(&s.burst, "kube-api-burst", 200, "the most requests to the API server at once")
 	f.BoolVar(&s.leaderElect, "leader-elect", true, "let one of several processes work, the holder of the lease tandem-controller")
@@ -87,6 +94,10 @@ func command() *cobra.Command {
 	f.DurationVar(&n.Every, "notebooks-interval", 30*time.Second, "time between two looks at a notebook that may be parked, 1s to 10m")
 	f.DurationVar(&n.Notice, "notebooks-notice", 10*time.Minute, "time from the warning to the owner of an idle notebook to its end, 10s to 24h; "+
 		"of a notebook with a shorter idle time it is half of that")
+	p := &s.placeable
+	f.DurationVar(&p.Every, "placeable-interval", 2*time.Second, "time between two looks at the Workloads of Kueue that wait for an answer, 1s to 10m")
+	f.DurationVar(&p.Patience, "placeable-patience", time.Minute, "how long a Workload of Kueue keeps its quota while other pods use what it needs, 0s to 24h; "+
+		"then others may have the quota")
 	return c
 }
 
@@ -119,6 +130,8 @@ func (s *settings) check() error {
 		{"inference-patience", s.fleets.Patience == 0 || s.fleets.Patience >= time.Minute && s.fleets.Patience <= 24*time.Hour, s.fleets.Patience, "0s, and 1m to 24h"},
 		{"notebooks-interval", s.notebooks.Every >= notebooks.LeastEvery && s.notebooks.Every <= notebooks.MostEvery, s.notebooks.Every, "1s to 10m"},
 		{"notebooks-notice", s.notebooks.Notice >= notebooks.LeastNotice && s.notebooks.Notice <= notebooks.MostNotice, s.notebooks.Notice, "10s to 24h"},
+		{"placeable-interval", s.placeable.Every >= placeable.LeastEvery && s.placeable.Every <= placeable.MostEvery, s.placeable.Every, "1s to 10m"},
+		{"placeable-patience", s.placeable.Patience >= 0 && s.placeable.Patience <= placeable.MostPatience, s.placeable.Patience, "0s to 24h"},
 		{"kube-api-qps", s.qps > 0, s.qps, "above 0"},
 		{"kube-api-burst", s.burst >= 1, s.burst, "1 or more"},
 	} {

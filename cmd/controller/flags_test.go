@@ -9,6 +9,7 @@ import (
 	"github.com/tandem-gpu/tandem/internal/controller/elasticity"
 	"github.com/tandem-gpu/tandem/internal/controller/fleets"
 	"github.com/tandem-gpu/tandem/internal/controller/notebooks"
+	"github.com/tandem-gpu/tandem/internal/controller/placeable"
 	"github.com/tandem-gpu/tandem/pkg/api/v1alpha1"
 	"github.com/tandem-gpu/tandem/pkg/elastic"
 )
@@ -34,8 +35,8 @@ func refused(t *testing.T, flags ...string) string {
 func TestCheck(t *testing.T) {
 	const policies = "one of goodput, elastic-fifo, elastic-srjf, ffdl, elastic-kubeflow, dragon"
 	for flag, want := range map[string]string{
-		"--features=":                "--features: no feature is on, legal are: elastic, inference, notebooks",
-		"--features=elastic,weights": `--features: unknown feature "weights", legal are: elastic, inference, notebooks`,
+		"--features=":                "--features: no feature is on, legal are: elastic, inference, notebooks, placeable",
+		"--features=elastic,weights": `--features: unknown feature "weights", legal are: elastic, inference, notebooks, placeable`,
 		"--scheduler-name=":          "--scheduler-name:  is not legal, legal is the schedulerName of pods",
 		"--elastic-policy=":          "--elastic-policy:  is not legal, legal is " + policies,
 		"--elastic-policy=random":    "--elastic-policy: random is not legal, legal is " + policies,
@@ -63,6 +64,12 @@ func TestCheck(t *testing.T) {
 		"--notebooks-interval=1s":    "",
 		"--notebooks-notice=24h":     "",
 		"--features=notebooks":       "",
+		"--placeable-interval=999ms": "--placeable-interval: 999ms is not legal, legal is 1s to 10m",
+		"--placeable-interval=11m":   "--placeable-interval: 11m0s is not legal, legal is 1s to 10m",
+		"--placeable-patience=-1s":   "--placeable-patience: -1s is not legal, legal is 0s to 24h",
+		"--placeable-patience=25h":   "--placeable-patience: 25h0m0s is not legal, legal is 0s to 24h",
+		"--placeable-patience=0s":    "",
+		"--features=placeable":       "",
 		"--elastic-interval=1s":      "",
 		"--elastic-interval=1h":      "",
 		"--elastic-horizon=720h":     "",
@@ -92,6 +99,7 @@ func TestDefaults(t *testing.T) {
 		"elastic-interval": "10s", "elastic-notice": "5s", "elastic-admit-within": "2m0s",
 		"inference-interval": "15s", "inference-patience": "0s",
 		"notebooks-interval": "30s", "notebooks-notice": "10m0s",
+		"placeable-interval": "2s", "placeable-patience": "1m0s",
 	} {
 		if f := command().Flags().Lookup(name); f == nil || f.DefValue != want {
 			t.Errorf("--%s: %+v, want %s", name, f, want)
@@ -106,6 +114,7 @@ func TestHorizon(t *testing.T) {
 		elasticity: elasticity.Options{SchedulerName: "s", Every: time.Second, AdmitWithin: 1, Elastic: elastic.Config{Policy: elastic.DefaultPolicy, MaxMoves: 1}},
 		fleets:     fleets.Options{Every: time.Second, Patience: time.Minute},
 		notebooks:  notebooks.Options{Every: time.Second, Notice: time.Minute},
+		placeable:  placeable.Options{Every: time.Second},
 	}
 	if err := s.check(); err != nil || s.elasticity.Elastic.Horizon != 5400 {
 		t.Errorf("a horizon of %v seconds, %v", s.elasticity.Elastic.Horizon, err)

@@ -3,6 +3,7 @@
 // Its feature "elastic" chooses the number of members of elastic gangs and lets surplus members leave. The scheduler
 // carries out the rest; the two agree through ElasticTargets alone. Its feature "inference" chooses the sizes of inference fleets and
 // the weights by which gateways divide their requests. Its feature "notebooks" parks notebooks in which nothing works.
+// Its feature "placeable", which is off by default, answers Kueue whether a Workload fits on real devices.
 package main
 
 import (

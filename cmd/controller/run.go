@@ -9,8 +9,10 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/dynamic/dynamicinformer"
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
@@ -28,6 +30,7 @@ import (
 	"github.com/tandem-gpu/tandem/internal/controller/elasticity"
 	"github.com/tandem-gpu/tandem/internal/controller/fleets"
 	"github.com/tandem-gpu/tandem/internal/controller/notebooks"
+	"github.com/tandem-gpu/tandem/internal/controller/placeable"
 	"github.com/tandem-gpu/tandem/internal/version"
 	"github.com/tandem-gpu/tandem/pkg/api/v1alpha1"
 )
@@ -56,7 +59,7 @@ func (s *settings) run(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("connect to the API server: %w", err)
 	}
-	has, err := served.Await(ctx, client, patience, append(podgroup.Resources(), v1alpha1.InferenceFleets)...)
+	has, err := served.Await(ctx, client, patience, s.resources()...)
 	if err != nil {
 		return fmt.Errorf("find out what the API server serves: %w", err)
 	}
@@ -76,6 +79,15 @@ func (s *settings) run(ctx context.Context) error {
 		}
 	}()
 	return m.Start(ctx)
+}
+
+// resources returns those whose absence the features can do without.
+func (s *settings) resources() []schema.GroupVersionResource {
+	all := append(podgroup.Resources(), v1alpha1.InferenceFleets)
+	if slices.Contains(s.features, featurePlaceable) {
+		all = append(all, placeable.Workloads)
+	}
+	return all
 }
 
 // connection returns how to reach the API server.
@@ -163,6 +175,9 @@ func (s *settings) addFeatures(ctx context.Context, m manager.Manager, config *r
 			return fmt.Errorf("start the feature %s: %w", featureNotebooks, err)
 		}
 	}
+	if err := s.addPlaceable(ctx, with, has[placeable.Workloads]); err != nil {
+		return fmt.Errorf("start the feature %s: %w", featurePlaceable, err)
+	}
 	with.informers.StartWithContext(ctx)
 	return nil
 }
@@ -210,6 +225,26 @@ func (s *settings) addNotebooks(with shared) error {
 		return err
 	}
 	return with.add(featureNotebooks, c)
+}
+
+// addPlaceable adds the feature that answers Kueue's AdmissionChecks, where it is on and Kueue is there.
+func (s *settings) addPlaceable(ctx context.Context, with shared, there bool) error {
+	if !slices.Contains(s.features, featurePlaceable) {
+		return nil
+	}
+	if !there {
+		klog.InfoS("The feature placeable is off until the API server serves Kueue's Workloads: install Kueue", "resource", placeable.Workloads.String())
+		return nil
+	}
+	o := s.placeable
+	o.Kueue = dynamicinformer.NewDynamicSharedInformerFactory(with.dynamic, 0)
+	o.Informers, o.Dynamic, o.GPUNodes, o.Now = with.informers, with.dynamic, with.manager.GetClient(), with.now
+	c, err := placeable.New(o)
+	if err != nil {
+		return err
+	}
+	o.Kueue.Start(ctx.Done())
+	return with.add(featurePlaceable, c)
 }
 
 // feature is the controller of a feature.

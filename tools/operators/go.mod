@@ -13,5 +13,6 @@ require (
 	github.com/ray-project/kuberay/ray-operator v1.4.2
 	sigs.k8s.io/gateway-api v1.6.0
 	sigs.k8s.io/jobset v0.10.1
+	sigs.k8s.io/kueue v0.14.0
 	sigs.k8s.io/prometheus-adapter v0.12.0
 )

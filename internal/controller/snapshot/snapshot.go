@@ -1,6 +1,8 @@
 package snapshot
 
 import (
+	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -37,7 +39,8 @@ type Cluster struct {
 	Infos []*v1.Node
 
 	placed map[types.UID]vgpu.Assignment
-	pods   []int // the number of pods on each node
+	hosts  map[types.UID]vgpu.Room // what the placed pods request of their hosts
+	pods   []int                   // the number of pods on each node
 	kinds  []kind
 }
 
@@ -62,7 +65,7 @@ type reading struct {
 
 // Read returns a snapshot of the cluster.
 func (r *Reader) Read(o Objects) *Cluster {
-	c := &Cluster{placed: map[types.UID]vgpu.Assignment{}}
+	c := &Cluster{placed: map[types.UID]vgpu.Assignment{}, hosts: map[types.UID]vgpu.Room{}}
 	at := c.addNodes(o)
 	c.pods = make([]int, len(c.Infos))
 	read := make(map[types.UID]reading, len(r.read))
@@ -83,15 +86,21 @@ func (r *Reader) Read(o Objects) *Cluster {
 			continue
 		}
 		if is.err == nil && c.Nodes[i].Add(is.assignment) == nil {
-			c.placed[pod.UID] = is.assignment // others stay out of the ledgers
+			c.placed[pod.UID], c.hosts[pod.UID] = is.assignment, is.host // others stay out of the ledgers
 		}
 	}
 	for i, n := range c.Nodes {
 		n.SetRoom(rooms[i])
 	}
 	r.read = read
-	c.Admits = c.admits
+	c.bind()
 	return c
+}
+
+// bind gives gang.Cluster the rules of this cluster.
+func (c *Cluster) bind() {
+	c.Admits, c.Bars = c.admits, c.bars
+	c.Hosts = func(node int) vgpu.Room { return allocatable(c.Infos[node]) }
 }
 
 // ending reports whether a pod is about to end: its deletion timestamp is when its grace period is over.
@@ -108,9 +117,63 @@ func (c *Cluster) Remove(pod *v1.Pod) {
 	delete(c.placed, pod.UID)
 	i := slices.IndexFunc(c.Nodes, func(n *vgpu.Node) bool { return n.Name() == a.Node })
 	c.Nodes[i].Remove(a.UID)
-	host, _ := kube.Host(pod) // a request beyond any host counts as the largest one
-	c.Nodes[i].SetRoom(c.Nodes[i].Room().Plus(host))
+	c.Nodes[i].SetRoom(c.Nodes[i].Room().Plus(c.hosts[pod.UID]))
 	c.pods[i]--
+}
+
+// Without returns the cluster as it is once these pods have left it. The receiver does not change.
+func (c *Cluster) Without(pods []*v1.Pod) *Cluster {
+	out := *c
+	out.Nodes, out.pods, out.placed = slices.Clone(c.Nodes), slices.Clone(c.pods), maps.Clone(c.placed)
+	out.bind()
+	leaving := map[int][]*v1.Pod{}
+	for _, pod := range pods {
+		if i := c.nodeOf(pod.UID); i >= 0 {
+			leaving[i] = append(leaving[i], pod)
+			delete(out.placed, pod.UID)
+		}
+	}
+	for i, left := range leaving {
+		n := c.Nodes[i].Without(func(h *vgpu.Hold, held bool) bool {
+			return !held && slices.ContainsFunc(left, func(p *v1.Pod) bool { return vgpu.UID(p.UID) == h.UID })
+		})
+		room := n.Room()
+		for _, pod := range left {
+			room = room.Plus(c.hosts[pod.UID])
+		}
+		n.SetRoom(room)
+		out.Nodes[i] = n
+		out.pods[i] -= len(left)
+	}
+	return &out
+}
+
+// nodeOf returns the place of the node on which a pod has devices, −1 where it has none.
+func (c *Cluster) nodeOf(uid types.UID) int {
+	a, has := c.placed[uid]
+	if !has {
+		return -1
+	}
+	i, _ := slices.BinarySearchFunc(c.Nodes, a.Node, func(n *vgpu.Node, name string) int { return strings.Compare(n.Name(), name) })
+	return i
+}
+
+// Book gives a pod that does not exist yet the place that package gang found for it. Clusters that share nodes with this one do not change.
+func (c *Cluster) Book(place vgpu.Assignment, host vgpu.Room) error {
+	i, found := slices.BinarySearchFunc(c.Nodes, place.Node, func(n *vgpu.Node, name string) int { return strings.Compare(n.Name(), name) })
+	if !found {
+		return fmt.Errorf("book a place for pod %s: node %q is not in the cluster", place.Pod, place.Node)
+	}
+	n := c.Nodes[i].Clone()
+	if len(place.Containers) > 0 {
+		if err := n.Add(place); err != nil {
+			return fmt.Errorf("book a place for pod %s: %w", place.Pod, err)
+		}
+	}
+	n.SetRoom(n.Room().Less(host))
+	c.Nodes[i] = n
+	c.pods[i]++
+	return nil
 }
 
 // addNodes adds the nodes that have devices, by name, and returns their places.
@@ -204,6 +267,9 @@ func (c *Cluster) admits(number, node int) int {
 	}
 	return max(0, int(most)-c.pods[node])
 }
+
+// bars returns why a node takes no pod of a kind, also once all its pods have ended.
+func (c *Cluster) bars(number, node int) string { return c.kinds[number].demand.Bar(c.Infos[node]) }
 
 // Divide adds the levels of wishes to the cluster, by the labels of the nodes.
 func (c *Cluster) Divide(w gang.Wishes) {

@@ -345,3 +345,45 @@ func TestEndingAndRemoved(t *testing.T) {
 	o.At = noon.Add(time.Minute)
 	want(new(Reader).Read(o), 4000, 2, true)
 }
+
+// Without and Book change a cluster that shares its nodes with another one, and leave that one as it is.
+func TestWithoutAndBook(t *testing.T) {
+	a, b := on(t, pod("a", 5), "n1", 0), on(t, pod("b", 10), "n2", 1)
+	var r Reader
+	c := r.Read(cluster(a, b))
+	rooms := []vgpu.Room{c.Nodes[0].Room(), c.Nodes[1].Room()}
+
+	left := c.Without([]*v1.Pod{a, pod("unknown", 1)})
+	if taken, _ := left.Nodes[0].Taken(); taken != 0 {
+		t.Errorf("%d slots of n1 are taken by nobody", taken)
+	}
+	if _, has := left.Placed(a); has {
+		t.Error("the pod that left has devices")
+	}
+	host := vgpu.Room{MilliCPU: 2000, Memory: vgpu.GiB}
+	if want := rooms[0].Plus(host); left.Nodes[0].Room() != want {
+		t.Errorf("the host has %v left, want %v", left.Nodes[0].Room(), want)
+	}
+
+	kind := left.Kind(pod("c", 1))
+	if got := left.Admits(kind, 0); got != 4 {
+		t.Errorf("n1 takes %d pods, want 4", got)
+	}
+	place := testkit.Assignment(t, testkit.Node(t, "n1", testkit.A100, 2), 1, "ns/c", 7)
+	if err := left.Book(place, host); err != nil {
+		t.Fatal(err)
+	}
+	if taken, _ := left.Nodes[0].Taken(); taken != 7 || left.Nodes[0].Room() != rooms[0] || left.Admits(kind, 0) != 3 {
+		t.Errorf("%d slots are taken, the host has %v left, and %d more pods fit", taken, left.Nodes[0].Room(), left.Admits(kind, 0))
+	}
+	if err := left.Book(place, host); err == nil {
+		t.Error("a place was booked twice")
+	}
+	place.Node = "n9"
+	if err := left.Book(place, host); err == nil || !strings.Contains(err.Error(), `node "n9" is not in the cluster`) {
+		t.Errorf("a place on a node that is not there: %v", err)
+	}
+	if before, after := drawn(t, new(Reader).Read(cluster(a, b))), drawn(t, c); after != before || c.Nodes[0].Room() != rooms[0] || c.Nodes[1].Room() != rooms[1] {
+		t.Errorf("the first cluster changed:\n%s", cmp.Diff(before, after))
+	}
+}

@@ -14,6 +14,7 @@ import (
 	"github.com/tandem-gpu/tandem/internal/controller/elasticity"
 	"github.com/tandem-gpu/tandem/internal/controller/fleets"
 	"github.com/tandem-gpu/tandem/internal/controller/notebooks"
+	"github.com/tandem-gpu/tandem/internal/controller/placeable"
 	"github.com/tandem-gpu/tandem/internal/metrics"
 	"github.com/tandem-gpu/tandem/internal/scheduler/snapshots"
 	"github.com/tandem-gpu/tandem/internal/shadow/families"
@@ -63,6 +64,10 @@ func sections() []metrics.Section {
 		Title:    "Notebooks",
 		Text:     "What the controller sees of notebooks and does with them, beside its other metrics.",
 		Families: notebooks.Families(),
+	}, metrics.Section{
+		Title:    "Kueue's AdmissionChecks",
+		Text:     "What the controller answers Kueue, where its feature placeable is on, beside its other metrics ([guide](../guides/kueue.md)).",
+		Families: placeable.Families(),
 	}, metrics.Section{
 		Title:    "Activator",
 		Text:     "Served by the activator at `/metrics`, with `tandem_build_info`, as the agent has it.",

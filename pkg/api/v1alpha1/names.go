@@ -148,3 +148,6 @@ const (
 	// DefaultSlots is N where the agent's configuration names no other number for the GPU model.
 	DefaultSlots = 10
 )
+
+// ControllerPlaceable is the controllerName of Kueue's AdmissionChecks that the controller answers: whether a Workload fits on devices now.
+const ControllerPlaceable = Domain + "/placeable"

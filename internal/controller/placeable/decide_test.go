@@ -1,0 +1,193 @@
+package placeable
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+
+	"github.com/tandem-gpu/tandem/internal/controller/snapshot"
+	"github.com/tandem-gpu/tandem/pkg/api/v1alpha1"
+)
+
+const (
+	topology = v1alpha1.AnnotationRequiredTopology
+	elastic  = v1alpha1.AnnotationElasticWorkers
+)
+
+// TestDecide asks about Workloads on four nodes of two GPUs with ten slots and 40 GiB each: n0 and n1 in rack r0, n2 and n3 in r1.
+func TestDecide(t *testing.T) {
+	taintAll := func(o *snapshot.Objects) {
+		for _, n := range o.Nodes {
+			n.Spec.Taints = []v1.Taint{{Key: "gpu", Effect: v1.TaintEffectNoSchedule}}
+		}
+	}
+	sick := func(o *snapshot.Objects) {
+		for _, g := range o.GPUNodes {
+			for i := range g.Status.Devices {
+				g.Status.Devices[i].Health = v1alpha1.Unhealthy
+			}
+		}
+	}
+	for _, c := range []struct {
+		name string
+		work *Workload
+		// taken are slots of every device that pods of a priority have, and change is what else is unlike.
+		taken    int
+		priority int32
+		change   func(*snapshot.Objects)
+		state    State
+		says     []string
+	}{
+		{"no GPU at all", work("w", set("main", 500, template(0, cores("900")))), 10, 0, nil, Ready, []string{"No pod asks for a GPU"}},
+		{"halves of all GPUs", work("w", set("main", 16, template(5))), 0, 0, nil, Ready, []string{"16 of 16 pods have places on 4 nodes"}},
+		{"one half too many", work("w", set("main", 17, template(5))), 0, 0, nil, Retry,
+			[]string{"The podset main needs 17 × 5 of 10 slots; the cluster takes at most 16", "more or other nodes would"}},
+		{"quota for eight GPUs, which are sixteen halves", work("w", set("main", 8, template(10))), 5, 0, nil, Pending,
+			[]string{"The podset main needs 8 × 1 GPU; the cluster takes 0", "after ns/old-"}},
+		{"fractions beside fractions", work("w", set("main", 8, template(5))), 5, 0, nil, Ready, []string{"8 of 8 pods"}},
+		{"memory that the slots leave, and devices do not", work("w", set("main", 1, template(1, memory("30Gi")))), 5, 0, nil, Pending, []string{"the cluster takes 0"}},
+		{"more memory than a device has", work("w", set("main", 1, template(10, memory("41Gi")))), 0, 0, nil, Retry, []string{"takes at most 0"}},
+		{"a gang in one rack", work("w", set("main", 4, template(10, inGang("train", "4", topology, rack)))), 0, 0, nil, Ready, []string{"4 of 4 pods have places on 2 nodes"}},
+		{"a gang larger than a rack", work("w", set("main", 5, template(10, inGang("train", "5", topology, rack)))), 0, 0, nil, Retry,
+			[]string{"The gang ns/train needs 5 × 1 GPU in one example.com/rack", "takes at most 4"}},
+		{"a gang in a level that no node has", work("w", set("main", 2, template(10, inGang("train", "2", topology, "example.com/row")))), 0, 0, nil, Retry,
+			[]string{"no node has example.com/row"}},
+		{"two podsets of one gang", work("w", set("ps", 1, template(5, inGang("train", "4", topology, rack))), set("worker", 3, template(10, inGang("train", "4", topology, rack)))),
+			0, 0, nil, Ready, []string{"4 of 4 pods"}},
+		{"two podsets of one gang, together larger than a rack", work("w", set("ps", 1, template(5, inGang("train", "5", topology, rack))),
+			set("worker", 4, template(10, inGang("train", "5", topology, rack)))), 0, 0, nil, Retry, []string{"The gang ns/train needs 1 × 5 of 10 slots and 4 × 1 GPU"}},
+		{"podsets that fit alone, and not together", work("w", set("a", 6, template(10)), set("b", 3, template(10))), 0, 0, nil, Pending, []string{"The podset b needs 3 × 1 GPU", "takes 2"}},
+		{"an elastic gang of which the least number fits", work("w", set("main", 12, template(10, inGang("train", "2", elastic, "2-12")))), 0, 0, nil, Ready,
+			[]string{"8 of 12 pods", "enough to start"}},
+		{"an elastic gang of which too few fit", work("w", set("main", 12, template(10, inGang("train", "10", elastic, "10-12")))), 0, 0, nil, Retry, []string{"needs 10 × 1 GPU"}},
+		{"more cores than the hosts have", work("w", set("main", 8, template(1, cores("40")))), 0, 0, nil, Retry, []string{"hosts keep members out"}},
+		{"a flavor of one rack", grant(work("w", set("main", 4, template(10))), 4, "r1"), 0, 0, nil, Ready, []string{"4 of 4 pods have places on 2 nodes"}},
+		{"more than a flavor has", grant(work("w", set("main", 5, template(10))), 5, "r1"), 0, 0, nil, Retry, []string{"takes at most 4"}},
+		{"a flavor without nodes", grant(work("w", set("main", 1, template(1))), 1, "r7"), 0, 0, nil, Retry, []string{"takes at most 0"}},
+		{"nodes with a taint", work("w", set("main", 1, template(1))), 0, 0, taintAll, Retry, []string{"takes at most 0"}},
+		{"nodes with a taint that the flavor tolerates", grant(work("w", set("main", 1, template(1))), 1, "tainted"), 0, 0, taintAll, Ready, nil},
+		{"quota for a part of the pods", grant(work("w", set("main", 9, template(10))), 8, ""), 0, 0, nil, Ready, []string{"8 of 8 pods"}},
+		{"quota for less than a gang", grant(work("w", set("main", 9, template(10, inGang("train", "4")))), 3, ""), 0, 0, nil, Retry, []string{"quota for 3 pods, and at least 4 must run"}},
+		{"sick devices", work("w", set("main", 1, template(1))), 0, 0, sick, Pending, []string{"sick devices would make up for it"}},
+		{"full of a lower priority", work("w", set("main", 8, template(10, class("high")))), 10, 10, nil, Ready, []string{"8 of 8 pods", "evicted pods of a lower priority"}},
+		{"full of the same priority", work("w", set("main", 1, template(10, class("high")))), 10, 1000, nil, Pending, []string{"takes 0"}},
+		{"full of a lower priority, and a class that never preempts", work("w", set("main", 1, template(10, class("polite")))), 10, 10, nil, Pending, []string{"takes 0"}},
+		{"no device anywhere", work("w", set("main", 1, template(1))), 0, 0, func(o *snapshot.Objects) { o.GPUNodes = nil }, Retry, []string{"takes at most 0"}},
+		{"memory without slots", work("w", set("main", 1, template(0, memory("8Gi")))), 0, 0, nil, Rejected,
+			[]string{"spec.podSets[0].template.spec.containers[0].resources.limits[tandem-gpu.io/vgpu]", "needs slots too"}},
+		{"a gang without its least number", work("w", set("a", 1, template(1)), set("b", 1, template(1, func(t *v1.PodTemplateSpec) { t.Labels[v1alpha1.LabelGang] = "train" }))),
+			0, 0, nil, Rejected, []string{"spec.podSets[1].template.metadata.annotations[tandem-gpu.io/min-members]: it is missing"}},
+		{"a malformed limit", work("w", set("main", 1, template(1, annotate(v1alpha1.AnnotationComputeLimit, "80%")))), 0, 0, nil, Rejected,
+			[]string{`spec.podSets[0].template.metadata.annotations[tandem-gpu.io/compute-limit]: "80%" is not legal`}},
+		{"malformed elastic sizes", work("w", set("main", 4, template(1, inGang("train", "2", elastic, "four")))), 0, 0, nil, Rejected, []string{"elastic-workers]"}},
+		{"a gang that its podsets cannot fill", work("w", set("main", 3, template(1, inGang("train", "4")))), 0, 0, nil, Rejected,
+			[]string{"the gang ns/train needs 4 members", "the podsets [main] make 3 pods"}},
+		{"podsets of a gang that disagree", work("w", set("a", 1, template(1, inGang("train", "2"))), set("b", 1, template(1, inGang("train", "2", topology, rack)))), 0, 0, nil, Rejected,
+			[]string{"spec.podSets[1].template.metadata.annotations[tandem-gpu.io/required-topology]", "must be the same for all members"}},
+		{"annotations of a gang without a gang", work("w", set("main", 1, template(1, annotate(topology, rack)))), 0, 0, nil, Rejected, []string{"metadata.labels[tandem-gpu.io/gang]"}},
+		{"absurdly many pods", work("w", set("main", 10_001, template(1))), 0, 0, nil, Rejected, []string{"spec.podSets[0].count: the check looks at up to 10000 pods"}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			o := racks()
+			if c.taken > 0 {
+				o.Pods = everywhere(t, slots(c.taken), c.priority)
+			}
+			if c.change != nil {
+				c.change(&o)
+			}
+			v := viewOf(o)
+			before := drawn(v)
+			got := v.Decide(c.work)
+			if got.State != c.state {
+				t.Errorf("the answer is %s: %s", got.State, got.Message)
+			}
+			for _, text := range c.says {
+				if !strings.Contains(got.Message, text) {
+					t.Errorf("the answer says %q, without %q", got.Message, text)
+				}
+			}
+			if got.State != Ready && drawn(v) != before {
+				t.Errorf("a Workload that does not fit took places:\n%s", drawn(v))
+			}
+		})
+	}
+}
+
+// Workloads of one pass do not get the same devices.
+func TestDecideInTurn(t *testing.T) {
+	v := viewOf(racks())
+	for i, want := range []State{Ready, Ready, Pending} {
+		if got := v.Decide(work(fmt.Sprint("w", i), set("main", 4, template(10)))); got.State != want {
+			t.Errorf("Workload %d: %+v, want %s", i, got, want)
+		}
+	}
+	for _, n := range v.Cluster.Nodes {
+		must(t, n.Check())
+	}
+}
+
+// A Workload that takes the place of pods of a lower priority leaves none of it for the next one.
+func TestDecideInTurnByPreemption(t *testing.T) {
+	o := racks()
+	o.Pods = everywhere(t, 10, 0)
+	v := viewOf(o)
+	for i, want := range []State{Ready, Ready, Pending} {
+		if got := v.Decide(work(fmt.Sprint("w", i), set("main", 4, template(10, class("high"))))); got.State != want {
+			t.Errorf("Workload %d: %+v, want %s", i, got, want)
+		}
+	}
+}
+
+// A Workload that was answered a moment ago has its places before its pods have nodes, and the pods do not count twice.
+func TestKeep(t *testing.T) {
+	for bound, want := range map[int]State{0: Ready, 2: Ready} {
+		o := racks()
+		w := work("started", set("main", 4, template(10)))
+		w.OwnerReferences = owner("job")
+		for i := range bound {
+			p := runs(t, fmt.Sprint("started-", i), "n0", i, 10, 0)
+			p.OwnerReferences = owner("job")
+			o.Pods = append(o.Pods, p)
+		}
+		v := viewOf(o)
+		v.keep(w)
+		if got := v.Decide(work("four", set("main", 4, template(10)))); got.State != want {
+			t.Errorf("with %d pods bound, four more GPUs: %+v", bound, got)
+		}
+		if got := v.Decide(work("five", set("main", 1, template(10)))); got.State != Pending {
+			t.Errorf("with %d pods bound, a fifth GPU more: %+v", bound, got)
+		}
+	}
+}
+
+func TestPatient(t *testing.T) {
+	for _, c := range []struct {
+		state State
+		held  time.Duration
+		want  State
+	}{
+		{Pending, 59 * time.Second, Pending}, {Pending, time.Minute, Retry}, {Ready, time.Hour, Ready}, {Rejected, time.Hour, Rejected}, {Retry, 0, Retry},
+	} {
+		if got := (Answer{State: c.state}).Patient(c.held, time.Minute).State; got != c.want {
+			t.Errorf("%s after %v: %s, want %s", c.state, c.held, got, c.want)
+		}
+	}
+}
+
+func TestBackoff(t *testing.T) {
+	for tries, want := range map[int32]time.Duration{0: time.Minute, 1: 2 * time.Minute, 4: 16 * time.Minute, 5: 30 * time.Minute, 1 << 30: 30 * time.Minute} {
+		if got := backoff(tries); got != want {
+			t.Errorf("after %d tries: %v, want %v", tries, got, want)
+		}
+	}
+}
+
+// Messages stay within what the API takes.
+func TestCut(t *testing.T) {
+	if got := cut(strings.Repeat("ä", maxMessage)); len(got) > maxMessage+3 || !strings.HasSuffix(got, "ä…") {
+		t.Errorf("%d bytes, %q", len(got), got[len(got)-8:])
+	}
+}

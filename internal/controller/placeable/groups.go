@@ -1,0 +1,191 @@
+package placeable
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/tandem-gpu/tandem/internal/cluster/kube"
+	"github.com/tandem-gpu/tandem/internal/cluster/membership"
+	"github.com/tandem-gpu/tandem/internal/controller/snapshot"
+	"github.com/tandem-gpu/tandem/pkg/gang"
+	"github.com/tandem-gpu/tandem/pkg/vgpu"
+)
+
+// MaxPods bounds the pods of a Workload that the check looks at. Gangs cannot be larger.
+const MaxPods = membership.MaxMinMembers
+
+// Classes are the priorities of pods.
+type Classes struct {
+	// Values and Preempts are by the name of the PriorityClass. Default is the class of pods that name none, "" where there is no such
+	// class.
+	Values   map[string]int32
+	Preempts map[string]bool
+	Default  string
+}
+
+// group is the pods of a Workload that get places together: a gang, or the pods of one podset.
+type group struct {
+	gang.Group
+	// sets are the names of the podsets, and own says that the group is a gang.
+	sets []string
+	own  bool
+	// spec is how many pods the podsets have, which may be more than have quota.
+	spec int
+	// priority of the pods, and whether they may preempt others.
+	priority int32
+	preempts bool
+	// first is a pod of the first podset, by which others are compared.
+	first *v1.Pod
+}
+
+// groups returns the pods of a Workload that ask for GPUs, or are in a gang of such pods. An error names the field of the Workload that is
+// wrong.
+func groups(c *snapshot.Cluster, w *Workload, flavors map[string]Flavor, classes *Classes) ([]*group, error) {
+	var list []*group
+	pods := 0
+	for i := range w.Spec.PodSets {
+		set := &w.Spec.PodSets[i]
+		path := fmt.Sprintf("spec.podSets[%d]", i)
+		count, assigned := w.assigned(set)
+		if pods += count; count < 0 || pods > MaxPods {
+			return nil, fmt.Errorf("%s.count: the check looks at up to %d pods of a Workload, and this one has more", path, MaxPods)
+		}
+		pod := templateOf(w, set, assigned, flavors, classes)
+		request, err := requestOf(pod)
+		if err != nil {
+			return nil, inTemplate(path, err)
+		}
+		g, err := join(&list, w, set, pod)
+		if err != nil {
+			return nil, inTemplate(path, err)
+		}
+		g.spec += int(set.Count)
+		g.sets = append(g.sets, set.Name)
+		g.addMembers(gang.Member{Request: request, Kind: c.Kind(pod)}, fmt.Sprintf("%s-%s", w.Name, set.Name), count)
+		if !g.own {
+			g.MinCount = len(g.Members)
+		}
+	}
+	list = slices.DeleteFunc(list, func(g *group) bool {
+		return !slices.ContainsFunc(g.Members, func(m gang.Member) bool { return len(m.Request.Containers) > 0 })
+	})
+	for _, g := range list {
+		if g.MinCount > g.spec {
+			return nil, fmt.Errorf("spec.podSets: the gang %s needs %d members by the annotation min-members, and the podsets %v make %d pods", g.Name, g.MinCount, g.sets, g.spec)
+		}
+	}
+	return list, nil
+}
+
+// templateOf returns a pod of a podset, as Kueue will have it made: with the labels and tolerations of its flavors, and with its priority.
+func templateOf(w *Workload, set *PodSet, assigned map[v1.ResourceName]string, flavors map[string]Flavor, classes *Classes) *v1.Pod {
+	pod := &v1.Pod{ObjectMeta: *set.Template.ObjectMeta.DeepCopy(), Spec: set.Template.Spec}
+	pod.Namespace, pod.Name, pod.UID = w.Namespace, w.Name+"-"+set.Name, types.UID(string(w.UID)+"/"+set.Name)
+	pod.Spec.NodeSelector, pod.Spec.Tolerations = maps.Clone(pod.Spec.NodeSelector), slices.Clone(pod.Spec.Tolerations)
+	seen := map[string]bool{}
+	for _, resource := range slices.Sorted(maps.Keys(assigned)) {
+		name := assigned[resource]
+		if seen[name] {
+			continue
+		}
+		seen[name] = true
+		for key, value := range flavors[name].NodeLabels {
+			if pod.Spec.NodeSelector == nil {
+				pod.Spec.NodeSelector = map[string]string{}
+			}
+			pod.Spec.NodeSelector[key] = value
+		}
+		pod.Spec.Tolerations = append(pod.Spec.Tolerations, flavors[name].Tolerations...)
+	}
+	if pod.Spec.PriorityClassName == "" {
+		pod.Spec.PriorityClassName = classes.Default
+	}
+	name := pod.Spec.PriorityClassName
+	pod.Spec.Priority = new(classes.Values[name])
+	if preempts, known := classes.Preempts[name]; known && !preempts && pod.Spec.PreemptionPolicy == nil {
+		pod.Spec.PreemptionPolicy = new(v1.PreemptNever)
+	}
+	return pod
+}
+
+// requestOf returns what a pod requests: devices, and CPU and memory of its host.
+func requestOf(pod *v1.Pod) (vgpu.Request, error) {
+	request, err := kube.Request(pod)
+	if err == nil {
+		request.Host, err = kube.Host(pod)
+	}
+	return request, err
+}
+
+// join returns the group of a pod: the gang that it names, or a new group.
+func join(list *[]*group, w *Workload, set *PodSet, pod *v1.Pod) (*group, error) {
+	names := membership.GangsOf(pod)
+	name, least := "", 0
+	switch {
+	case names.Native != "":
+		name = names.Native
+	case names.XK8s != "":
+		name = names.XK8s
+	case names.Label != "":
+		name = names.Label
+		var err error
+		if least, err = membership.MinMembers(pod); err != nil {
+			return nil, err
+		}
+		if _, err = membership.ElasticSizes(pod.Annotations, least); err != nil {
+			return nil, err
+		}
+	case membership.SpeaksOfGang(pod):
+		return nil, membership.NamelessGang()
+	}
+	required, _, err := membership.Topology(pod.Annotations)
+	if err != nil {
+		return nil, err
+	}
+	g := &group{own: least > 0, priority: *pod.Spec.Priority, preempts: pod.Spec.PreemptionPolicy == nil || *pod.Spec.PreemptionPolicy != v1.PreemptNever, first: pod}
+	g.Name, g.MinCount, g.Wishes = w.Namespace+"/"+name, least, gang.Wishes{Required: required}
+	if name == "" {
+		g.Name = w.Namespace + "/" + w.Name + "-" + set.Name
+		*list = append(*list, g)
+		return g, nil
+	}
+	for _, other := range *list {
+		if other.Name != g.Name {
+			continue
+		}
+		if field, value, there := membership.LikenessOf(other.first).Difference(membership.LikenessOf(pod)); field != "" {
+			return nil, &kube.FieldError{Field: field, Legal: fmt.Sprintf("it is %s here and %s in another podset of the gang %s: it must be the same for all members of a gang", there, value, name)}
+		}
+		return other, nil
+	}
+	*list = append(*list, g)
+	return g, nil
+}
+
+// addMembers adds pods of a template.
+func (g *group) addMembers(m gang.Member, name string, count int) {
+	uid := m.Request.UID
+	for i := range count {
+		m.Request.UID, m.Request.Pod = vgpu.UID(fmt.Sprintf("%s/%d", uid, i)), fmt.Sprintf("%s/%d", name, i)
+		m.Rank = len(g.Members)
+		g.Members = append(g.Members, m)
+	}
+}
+
+// inTemplate says where in a Workload the wrong field of a pod is.
+func inTemplate(path string, err error) error {
+	var wrong *kube.FieldError
+	if !errors.As(err, &wrong) {
+		return fmt.Errorf("%s.template: %w", path, err)
+	}
+	value := ""
+	if wrong.Value != "" {
+		value = fmt.Sprintf("%q is not legal, ", wrong.Value)
+	}
+	return fmt.Errorf("%s.template.%s: %s%s", path, wrong.Field, value, wrong.Legal)
+}

@@ -1,0 +1,324 @@
+package placeable
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+	v1 "k8s.io/api/core/v1"
+	schedulingv1 "k8s.io/api/scheduling/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/dynamic/dynamicinformer"
+	dynamicfake "k8s.io/client-go/dynamic/fake"
+	"k8s.io/client-go/informers"
+	kubefake "k8s.io/client-go/kubernetes/fake"
+	clienttesting "k8s.io/client-go/testing"
+	clientfake "sigs.k8s.io/controller-runtime/pkg/client/fake"
+
+	"github.com/tandem-gpu/tandem/pkg/api/v1alpha1"
+)
+
+// world is a controller with the API in memory: the stores of its informers are filled by hand.
+type world struct {
+	*Controller
+	kueue   dynamicinformer.DynamicSharedInformerFactory
+	objects *dynamicfake.FakeDynamicClient
+	time    time.Time
+}
+
+// newWorld returns a controller on four empty nodes of two GPUs each.
+func newWorld(t *testing.T) *world {
+	t.Helper()
+	scheme := runtime.NewScheme()
+	must(t, v1alpha1.AddToScheme(scheme))
+	w := &world{time: noon}
+	w.objects = dynamicfake.NewSimpleDynamicClientWithCustomListKinds(runtime.NewScheme(), map[schema.GroupVersionResource]string{
+		Workloads: "WorkloadList", AdmissionChecks: "AdmissionCheckList", ResourceFlavors: "ResourceFlavorList",
+	})
+	w.kueue = dynamicinformer.NewDynamicSharedInformerFactory(w.objects, 0)
+	gpus := clientfake.NewClientBuilder().WithScheme(scheme)
+	o := racks()
+	for _, g := range o.GPUNodes {
+		gpus = gpus.WithObjects(g)
+	}
+	factory := informers.NewSharedInformerFactory(kubefake.NewClientset(), 0)
+	var err error
+	w.Controller, err = New(Options{
+		Informers: factory, Kueue: w.kueue, Dynamic: w.objects, GPUNodes: gpus.Build(), Every: time.Second, Patience: time.Minute,
+		Now: func() time.Time { return w.time },
+	})
+	must(t, err)
+	for _, n := range o.Nodes {
+		must(t, factory.Core().V1().Nodes().Informer().GetStore().Add(n))
+	}
+	must(t, factory.Scheduling().V1().PriorityClasses().Informer().GetStore().Add(&schedulingv1.PriorityClass{ObjectMeta: metav1.ObjectMeta{Name: "usual"}, Value: 7, GlobalDefault: true}))
+	w.put(t, AdmissionChecks, "AdmissionCheck", map[string]any{
+		"metadata": map[string]any{"name": "placeable"}, "spec": map[string]any{"controllerName": v1alpha1.ControllerPlaceable},
+	})
+	w.put(t, AdmissionChecks, "AdmissionCheck", map[string]any{
+		"metadata": map[string]any{"name": "other"}, "spec": map[string]any{"controllerName": "example.com/other"},
+	})
+	return w
+}
+
+// put makes an object, or replaces it.
+func (w *world) put(t *testing.T, resource schema.GroupVersionResource, kind string, content map[string]any) {
+	t.Helper()
+	u := &unstructured.Unstructured{Object: runtime.DeepCopyJSON(content)}
+	u.SetAPIVersion(kueue.String())
+	u.SetKind(kind)
+	client := w.objects.Resource(resource).Namespace(u.GetNamespace())
+	if _, err := client.Create(t.Context(), u, metav1.CreateOptions{}); err != nil {
+		_, err = client.Update(t.Context(), u, metav1.UpdateOptions{})
+		must(t, err)
+	}
+	must(t, w.kueue.ForResource(resource).Informer().GetStore().Add(u))
+}
+
+// object returns an object as the API has it, and shows it to the controller.
+func (w *world) object(t *testing.T, resource schema.GroupVersionResource, namespace, name string) *unstructured.Unstructured {
+	t.Helper()
+	u, err := w.objects.Resource(resource).Namespace(namespace).Get(t.Context(), name, metav1.GetOptions{})
+	must(t, err)
+	must(t, w.kueue.ForResource(resource).Informer().GetStore().Add(u))
+	return u
+}
+
+// submit makes a Workload of GPUs that has quota since a time, with a check beside ours.
+func (w *world) submit(t *testing.T, name string, gpus int64, since time.Time) {
+	t.Helper()
+	at := since.Format(time.RFC3339)
+	spec, err := runtime.DefaultUnstructuredConverter.ToUnstructured(&PodSet{Name: "main", Count: int32(gpus), Template: template(10)})
+	must(t, err)
+	w.put(t, Workloads, "Workload", map[string]any{
+		"metadata": map[string]any{"namespace": "ns", "name": name, "uid": "uid-" + name, "creationTimestamp": at},
+		"spec":     map[string]any{"podSets": []any{spec}},
+		"status": map[string]any{
+			"conditions": []any{map[string]any{"type": quotaReserved, "status": "True", "lastTransitionTime": at}},
+			"admissionChecks": []any{
+				map[string]any{"name": "other", "state": "Pending", "message": "", "lastTransitionTime": at},
+				map[string]any{"name": "placeable", "state": "Pending", "message": "", "lastTransitionTime": at},
+			},
+		},
+	})
+}
+
+// check returns the state of our check and its message, after a pass.
+func (w *world) check(t *testing.T, name string) (state, message string) {
+	t.Helper()
+	u := w.object(t, Workloads, "ns", name)
+	checks, _, _ := unstructured.NestedSlice(u.Object, "status", "admissionChecks")
+	if other := checks[0].(map[string]any); len(checks) != 2 || other["state"] != "Pending" || other["message"] != "" {
+		t.Errorf("the check of another controller is %v", other)
+	}
+	ours := checks[1].(map[string]any)
+	return ours["state"].(string), ours["message"].(string)
+}
+
+func (w *world) pass(t *testing.T) {
+	t.Helper()
+	must(t, w.Pass(t.Context()))
+}
+
+func TestPassActivates(t *testing.T) {
+	w := newWorld(t)
+	w.put(t, AdmissionChecks, "AdmissionCheck", map[string]any{"metadata": map[string]any{"name": "wrong"},
+		"spec": map[string]any{"controllerName": v1alpha1.ControllerPlaceable, "parameters": map[string]any{"name": "p"}}})
+	w.pass(t)
+	for name, want := range map[string]string{"placeable": "True Active", "wrong": "False ParametersGiven", "other": ""} {
+		conditions, _, _ := unstructured.NestedSlice(w.object(t, AdmissionChecks, "", name).Object, "status", "conditions")
+		got := ""
+		for _, raw := range conditions {
+			c := raw.(map[string]any)
+			got += fmt.Sprint(c["status"], " ", c["reason"])
+		}
+		if got != want {
+			t.Errorf("the condition of %s is %q, want %q", name, got, want)
+		}
+	}
+	w.objects.ClearActions()
+	w.pass(t)
+	for _, a := range w.objects.Actions() {
+		if a.GetVerb() == "patch" {
+			t.Errorf("a pass without news wrote %v", a)
+		}
+	}
+}
+
+// The answers follow what fits: places that were given a moment ago are taken, and a Workload that waits in vain gives its quota back for longer
+// and longer.
+func TestPassAnswers(t *testing.T) {
+	w := newWorld(t)
+	w.submit(t, "first", 6, noon.Add(-2*time.Second))
+	w.submit(t, "second", 4, noon.Add(-time.Second))
+	w.submit(t, "huge", 9, noon)
+	w.pass(t)
+	if state, message := w.check(t, "first"); state != "Ready" || message != "6 of 6 pods have places on 3 nodes" {
+		t.Errorf("the first Workload: %s, %s", state, message)
+	}
+	if state, message := w.check(t, "second"); state != "Pending" || !strings.Contains(message, "needs 4 × 1 GPU; the cluster takes 2") {
+		t.Errorf("the second Workload: %s, %s", state, message)
+	}
+	if state, _ := w.check(t, "huge"); state != "Retry" {
+		t.Errorf("a Workload larger than the cluster: %s", state)
+	}
+	if got := testutil.ToFloat64(w.metrics.waiting); got != 2 {
+		t.Errorf("%v Workloads wait, want 2", got)
+	}
+
+	w.time = noon.Add(30 * time.Second) // the pods of the first one have no nodes yet
+	w.pass(t)
+	if state, _ := w.check(t, "second"); state != "Pending" {
+		t.Errorf("the second Workload got the places of the first: %s", state)
+	}
+	w.time = noon.Add(59 * time.Second)
+	w.pass(t)
+	state, _ := w.check(t, "second")
+	requeue, _, _ := unstructured.NestedMap(w.object(t, Workloads, "ns", "second").Object, "status", "requeueState")
+	if want := map[string]any{"count": int64(1), "requeueAt": "2026-01-31T12:01:59Z"}; state != "Retry" || !cmp.Equal(requeue, want) {
+		t.Errorf("the second Workload is %s and is tried again %v", state, requeue)
+	}
+	for state, want := range map[State]float64{Ready: 1, Pending: 1, Retry: 2, Rejected: 0} {
+		if got := testutil.ToFloat64(w.metrics.answers.WithLabelValues(string(state))); got != want {
+			t.Errorf("%v answers %s, want %v", got, state, want)
+		}
+	}
+}
+
+// A Workload that was started long ago does not keep places for pods that do not come.
+func TestPassForgetsStarted(t *testing.T) {
+	w := newWorld(t)
+	w.submit(t, "first", 8, noon)
+	w.pass(t)
+	if state, _ := w.check(t, "first"); state != "Ready" {
+		t.Fatalf("the first Workload: %s", state)
+	}
+	w.time = noon.Add(startsWithin)
+	w.submit(t, "second", 8, w.time)
+	w.pass(t)
+	if state, message := w.check(t, "second"); state != "Ready" {
+		t.Errorf("the second Workload: %s, %s", state, message)
+	}
+}
+
+// Workloads without quota, evicted ones, those that ended and inactive ones get no answer.
+func TestPassLeavesOthers(t *testing.T) {
+	for name, change := range map[string]func(*Workload){
+		"no quota": func(w *Workload) { w.Status.Conditions = nil },
+		"evicted": func(w *Workload) {
+			w.Status.Conditions = append(w.Status.Conditions, metav1.Condition{Type: evicted, Status: metav1.ConditionTrue})
+		},
+		"finished": func(w *Workload) {
+			w.Status.Conditions = append(w.Status.Conditions, metav1.Condition{Type: finished, Status: metav1.ConditionTrue})
+		},
+		"not active":  func(w *Workload) { w.Spec.Active = new(false) },
+		"in deletion": func(w *Workload) { w.DeletionTimestamp = new(metav1.NewTime(noon)) },
+	} {
+		w := work("w", set("main", 1, template(1)))
+		if !w.holdsQuota() {
+			t.Error("a Workload with quota is left alone")
+		}
+		if change(w); w.holdsQuota() {
+			t.Errorf("a Workload gets an answer: %s", name)
+		}
+	}
+}
+
+// A status that changed since it was read is not overwritten.
+func TestPassIsStale(t *testing.T) {
+	w := newWorld(t)
+	w.submit(t, "first", 1, noon)
+	u := w.object(t, Workloads, "ns", "first").DeepCopy()
+	u.SetResourceVersion("7")
+	must(t, w.kueue.ForResource(Workloads).Informer().GetStore().Add(u))
+	var sent string
+	w.objects.PrependReactor("patch", "workloads", func(a clienttesting.Action) (bool, runtime.Object, error) {
+		sent = string(a.(clienttesting.PatchAction).GetPatch())
+		return true, nil, apierrors.NewConflict(Workloads.GroupResource(), "first", nil)
+	})
+	w.pass(t)
+	if !strings.Contains(sent, `"resourceVersion":"7"`) {
+		t.Errorf("the patch does not name what was read: %s", sent)
+	}
+	if got := testutil.ToFloat64(w.metrics.answers.WithLabelValues(string(Ready))); got != 0 {
+		t.Errorf("%v answers count as written", got)
+	}
+}
+
+// Owners find the pods of Jobs, JobSets and single pods.
+func TestOwns(t *testing.T) {
+	w := &Workload{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", OwnerReferences: owner("job")}}
+	for name, c := range map[string]struct {
+		pod  metav1.ObjectMeta
+		want bool
+	}{
+		"made by it":           {metav1.ObjectMeta{Namespace: "ns", OwnerReferences: owner("job")}, true},
+		"made by another":      {metav1.ObjectMeta{Namespace: "ns", OwnerReferences: owner("other")}, false},
+		"of its JobSet":        {metav1.ObjectMeta{Namespace: "ns", OwnerReferences: owner("jobset-worker-0"), Labels: map[string]string{jobSetUID: "uid-job"}}, true},
+		"itself":               {metav1.ObjectMeta{Namespace: "ns", UID: "uid-job"}, true},
+		"of another namespace": {metav1.ObjectMeta{Namespace: "other", OwnerReferences: owner("job")}, false},
+	} {
+		if got := w.owns(&v1.Pod{ObjectMeta: c.pod}); got != c.want {
+			t.Errorf("%s: %v", name, got)
+		}
+	}
+}
+
+func TestNew(t *testing.T) {
+	for want, o := range map[string]Options{
+		"the time between two looks is 999ms, legal is 1s to 10m0s": {Every: 999 * time.Millisecond},
+		"the patience is 24h0m1s, legal is 0s to 24h0m0s":           {Every: time.Second, Patience: MostPatience + time.Second},
+	} {
+		if _, err := New(o); err == nil || err.Error() != want {
+			t.Errorf("%v, want %s", err, want)
+		}
+	}
+}
+
+func TestPriorities(t *testing.T) {
+	w := newWorld(t)
+	got, err := w.priorities()
+	must(t, err)
+	want := Classes{Values: map[string]int32{"usual": 7}, Preempts: map[string]bool{"usual": true}, Default: "usual"}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Error(diff)
+	}
+	s := set("main", 1, template(1))
+	if pod := templateOf(work("w", s), &s, nil, nil, &got); *pod.Spec.Priority != 7 {
+		t.Errorf("a pod without a class has the priority %d", *pod.Spec.Priority)
+	}
+}
+
+// What is served is what the table, and so the reference page, says.
+func TestMetricsAreThoseOfTheTable(t *testing.T) {
+	r := prometheus.NewRegistry()
+	r.MustRegister(newWorld(t).Collectors()...)
+	served := map[string]string{}
+	found, err := r.Gather()
+	must(t, err)
+	for _, f := range found {
+		names := []string{}
+		for _, l := range f.Metric[0].Label {
+			names = append(names, l.GetName())
+		}
+		served[f.GetName()] = strings.ToLower(f.GetType().String()) + " " + strings.Join(names, ",") + " " + f.GetHelp()
+	}
+	want := map[string]string{}
+	for _, f := range Families() {
+		want[f.Name] = string(f.Type) + " " + strings.Join(f.Labels, ",") + " " + f.Help
+	}
+	if diff := cmp.Diff(want, served); diff != "" {
+		t.Errorf("metrics (-table +served):\n%s", diff)
+	}
+	if problems, err := testutil.GatherAndLint(r); err != nil || len(problems) > 0 {
+		t.Errorf("lint: %v %v", problems, err)
+	}
+}
