@@ -133,3 +133,34 @@ func TestComponents(t *testing.T) {
 		})
 	}
 }
+
+// The component for Kueue adds the feature and its role, and lets the controller write nothing but the answers.
+func TestPlaceableComponent(t *testing.T) {
+	plain, changed := manifests(t), overlay(t, "placeable")
+	if len(changed) != len(plain)+2 {
+		t.Fatalf("%d objects became %d, want 2 more", len(plain), len(changed))
+	}
+	writes, features := []string{}, []string{}
+	for _, o := range changed {
+		switch o := o.(type) {
+		case *rbacv1.ClusterRole:
+			for _, rule := range o.Rules {
+				if o.Name == "tandem-controller-placeable" && !slices.Contains(rule.Verbs, "list") {
+					writes = append(writes, rule.Resources...)
+				}
+			}
+		case *appsv1.Deployment:
+			for _, arg := range o.Spec.Template.Spec.Containers[0].Args {
+				if name, is := strings.CutPrefix(arg, "--features="); is && o.Name == "tandem-controller" {
+					features = append(features, name)
+				}
+			}
+		}
+	}
+	if diff := cmp.Diff([]string{"workloads/status", "admissionchecks/status"}, writes); diff != "" {
+		t.Errorf("resources that it writes (-want +got):\n%s", diff)
+	}
+	if diff := cmp.Diff([]string{"elastic,inference,notebooks", "placeable"}, features); diff != "" {
+		t.Errorf("features (-want +got):\n%s", diff)
+	}
+}

@@ -118,11 +118,12 @@ internalCertManagement: {enable: false}
 	if err != nil {
 		t.Fatal(err)
 	}
-	c.plane.ApplyForTest(t.Context(), t, byURL(t, string(raw), fmt.Sprintf("https://127.0.0.1:%d", ports[2]), ca))
+	c.plane.ApplyForTest(t.Context(), t, byURL(t, "jobset", string(raw), fmt.Sprintf("https://127.0.0.1:%d", ports[2]), ca))
 }
 
-// byURL has the webhooks of a manifest called by a URL, in place of a Service.
-func byURL(t *testing.T, manifest, url string, ca []byte) string {
+// byURL has the webhooks of a manifest called by a URL, in place of a Service. The names of the configurations begin with that of the
+// operator. Of the webhooks it leaves out those for whose kinds none of the names is given, where any is.
+func byURL(t *testing.T, operator, manifest, url string, ca []byte, kinds ...string) string {
 	t.Helper()
 	var out strings.Builder
 	for _, text := range regexp.MustCompile(`(?m)^---$`).Split(manifest, -1) {
@@ -133,7 +134,11 @@ func byURL(t *testing.T, manifest, url string, ca []byte) string {
 		if configuration == nil {
 			continue
 		}
-		configuration["metadata"].(map[string]any)["name"] = "jobset-" + strings.ToLower(configuration["kind"].(string))
+		configuration["metadata"].(map[string]any)["name"] = operator + "-" + strings.ToLower(configuration["kind"].(string))
+		configuration["webhooks"] = slices.DeleteFunc(configuration["webhooks"].([]any), func(webhook any) bool {
+			kind, _, _ := strings.Cut(webhook.(map[string]any)["name"].(string)[1:], ".") // "mjob.kb.io" is for Jobs
+			return len(kinds) > 0 && !slices.Contains(kinds, kind)
+		})
 		for _, webhook := range configuration["webhooks"].([]any) {
 			w := webhook.(map[string]any)
 			service := w["clientConfig"].(map[string]any)["service"].(map[string]any)
