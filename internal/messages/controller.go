@@ -159,3 +159,13 @@ var notebookEvents = Section{
 		{"NotebookWoken", "scaled to one: a request for its page has come", "The notebook was parked, and somebody opened its page.", "Nothing."},
 	},
 }
+
+var admissionChecks = Section{
+	Title:    "Kueue's AdmissionChecks: condition Active",
+	Where:    "`kubectl get admissioncheck NAME -o yaml`, written by the controller with the feature `placeable`.",
+	Packages: []string{"internal/controller/placeable"},
+	Rows: []Row{
+		{"Active", "Tandem's controller answers this check", "The check works.", "Nothing."},
+		{"ParametersGiven", "the check has no parameters: remove the field", "The check has `spec.parameters`, and does not work.", "Remove `spec.parameters`."},
+	},
+}

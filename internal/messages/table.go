@@ -25,6 +25,6 @@ func Sections() []Section {
 	return []Section{
 		schedulerEvents, preemptionEvents, shareRefusals, gangRefusals, preemptionRefusals, containerStarts,
 		nodeReady, devicesHealthy, deviceReasons, monitored, podsKnown, profiles,
-		elasticEvents, elasticTargets, resizable, rateReached, fleetReasons, fleetConditions, notebookEvents,
+		elasticEvents, elasticTargets, resizable, rateReached, fleetReasons, fleetConditions, notebookEvents, admissionChecks,
 	}
 }
