@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"reflect"
-	"slices"
 	"strings"
 
 	"sigs.k8s.io/yaml"
@@ -179,14 +178,4 @@ func Table(root string) (string, error) {
 		fmt.Fprintf(&b, "| `%s` | `%s` | %s |\n", v.path, standard, v.help)
 	}
 	return b.String(), nil
-}
-
-// paths are those of all values, for errors.
-func paths(all []value) []string {
-	var names []string
-	for _, v := range all {
-		names = append(names, v.path)
-	}
-	slices.Sort(names)
-	return names
 }

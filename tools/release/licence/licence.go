@@ -40,6 +40,9 @@ const golang = "std"
 // textName is what files with a licence, or with the notices that a licence wants to be kept, are called.
 var textName = regexp.MustCompile(`(?i)^(un)?(licen[cs]e|copying|copyright|notice|patents)s?([-._].*)?$`)
 
+// patents is what licensecheck calls a promise about patents beside a licence, which SPDX has no name for.
+const patents = "GooglePatentsFile"
+
 // known is the part of a text in percent that has to be a known licence. Names and years of authors are most of the rest.
 const known = 75
 
@@ -175,7 +178,7 @@ func (m *Module) add(root, dir string, names map[string]bool) error {
 			continue
 		}
 		for _, match := range scan.Match {
-			if !match.IsURL {
+			if !match.IsURL && match.ID != patents {
 				names[match.ID] = true
 			}
 		}

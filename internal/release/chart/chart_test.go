@@ -1,0 +1,202 @@
+package chart
+
+import (
+	"bytes"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	gocmp "github.com/google/go-cmp/cmp"
+	"sigs.k8s.io/yaml"
+
+	agent "github.com/tandem-gpu/tandem/internal/agent/config"
+)
+
+// With the values that it has, the chart installs what deploy/ does, but for the namespace, which Helm has.
+func TestChartIsDeploy(t *testing.T) {
+	compare(t, deployed(t), objects(t, chartOf(t), "", systemNamespace))
+}
+
+// A value that switches a component on does what the component does.
+func TestComponents(t *testing.T) {
+	chart := chartOf(t)
+	for _, c := range components {
+		name := c.value[strings.LastIndex(c.value, ".")+1:]
+		t.Run(name, func(t *testing.T) {
+			compare(t, deployed(t, c.folder), objects(t, chart, "components: {"+name+": true}\n", systemNamespace))
+		})
+	}
+}
+
+// Where the API server does not serve what sets the scheduler's name, the value is refused by its name, before anything is installed.
+func TestSchedulerNameNeedsItsAPI(t *testing.T) {
+	_, err := run(t, chartOf(t), "components: {schedulerName: true}\n", "template", "tandem")
+	if err == nil || !strings.Contains(err.Error(), "components.schedulerName: this API server does not serve "+mutating) {
+		t.Errorf("error %v", err)
+	}
+}
+
+// Two components that add capabilities both have theirs.
+func TestCapabilitiesAddUp(t *testing.T) {
+	o := objects(t, chartOf(t), "components: {gpuAdmin: true, shmSweep: true}\n", systemNamespace)["DaemonSet tandem-agent"]
+	got := at(o.podSpec(), "containers", 0, "securityContext", "capabilities", "add")
+	if diff := gocmp.Diff([]any{"SYS_ADMIN", "DAC_OVERRIDE", "LEASE"}, got); diff != "" {
+		t.Errorf("capabilities (-want +got):\n%s", diff)
+	}
+}
+
+// The rules for Prometheus are those of deploy/monitoring, braces included.
+func TestMonitors(t *testing.T) {
+	got := objects(t, chartOf(t), "monitors: {enabled: true}\n", systemNamespace)
+	for _, name := range []string{"prometheusrule.yaml", "podmonitors.yaml"} {
+		raw, err := os.ReadFile(filepath.Join(repository(t), "deploy", "monitoring", name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for id, want := range byID(t, raw) {
+			have := got[id]
+			if have == nil {
+				t.Errorf("the chart has no %s", id)
+				continue
+			}
+			if l, ok := have.metadata()["labels"]; ok && l == nil {
+				delete(have.metadata(), "labels")
+			}
+			if diff := gocmp.Diff(want, have); diff != "" {
+				t.Errorf("%s: deploy/ (-), chart (+):\n%s", id, diff)
+			}
+		}
+	}
+}
+
+// Nothing stays in the namespace of deploy/ when the release has another one. The scheduler's configuration names it, but a flag
+// of the Deployment is stronger.
+func TestNamespace(t *testing.T) {
+	all := objects(t, chartOf(t), "components: {podsFromAPIServer: true}\nmonitors: {enabled: true}\n", "gpu-system")
+	for id, o := range all {
+		raw, err := yaml.Marshal(o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		text := strings.ReplaceAll(string(raw), "resourceNamespace: tandem-system", "")
+		for line := range strings.Lines(text) {
+			if strings.Contains(line, "namespace: tandem-system") {
+				t.Errorf("%s: %s", id, line)
+			}
+		}
+	}
+}
+
+// No hooks and no webhooks; CRDs stay when a release goes, and everything else goes with it.
+func TestWhatHelmDoes(t *testing.T) {
+	raw, err := run(t, chartOf(t), "components: {saneRequests: true}\nmonitors: {enabled: true}\n", "template", "tandem")
+	if err != nil {
+		t.Fatal(err)
+	}
+	list, err := parse(raw)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, o := range list {
+		annotations, _ := o.metadata()["annotations"].(map[string]any)
+		if strings.Contains(o.kind(), "Webhook") || annotations["helm.sh/hook"] != nil {
+			t.Errorf("%s is a webhook or a hook", o.id())
+		}
+		kept := annotations["helm.sh/resource-policy"] == "keep"
+		if kept != (o.kind() == "CustomResourceDefinition") {
+			t.Errorf("%s is kept: %t", o.id(), kept)
+		}
+	}
+	raw, err = run(t, chartOf(t), "crds: {install: false}\n", "template", "tandem")
+	if err != nil || bytes.Contains(raw, []byte("CustomResourceDefinition\n")) {
+		t.Errorf("CRDs are rendered where they are not to be installed; error %v", err)
+	}
+}
+
+// A value that is not legal is refused by its name.
+func TestWrongValues(t *testing.T) {
+	chart := chartOf(t)
+	for values, want := range map[string]string{
+		"image: {tag: v1}":                                          "image",
+		"images: {tags: v1}":                                        "tags",
+		"images: {pullPolicy: Sometimes}":                           "/images/pullPolicy",
+		"images: {registry: 'https://registry.example.com'}":        "/images/registry",
+		"images: {pullSecrets: [registry]}":                         "/images/pullSecrets/0",
+		"scheduler: {replicas: two}":                                "/scheduler/replicas",
+		"scheduler: {resources: {request: {cpu: 1}}}":               "request",
+		"scheduler: {arguments: {GPUShares: {}}}":                   "GPUShares",
+		"scheduler: {arguments: {GPUShare: {polcy: fgd}}}":          "polcy",
+		"scheduler: {arguments: {GPUGang: {drainAfter: 1}}}":        "/scheduler/arguments/GPUGang/drainAfter",
+		"scheduler: {arguments: {GPUPreempt: {prices: {gang: 1h}}}": "gang",
+		"controller: {features: [elastics]}":                        "/controller/features/0",
+		"agent: {configuration: {slot: {}}}":                        "slot",
+		"agent: {configuration: {slots: {models: {A100: many}}}}":   "/agent/configuration/slots/models/A100",
+		"mps: {sharedMemory: much}":                                 "/mps/sharedMemory",
+		"components: {gpuadmin: true}":                              "gpuadmin",
+		"policies: {enabled: 'yes'}":                                "/policies/enabled",
+	} {
+		if strings.Count(values, "{") != strings.Count(values, "}") {
+			values += "}"
+		}
+		_, err := run(t, chart, values, "template", "tandem")
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: error %v, want one that names %s", values, err, want)
+		}
+	}
+}
+
+// What is merged into the configuration of the agents is read by them.
+func TestAgentReadsItsConfiguration(t *testing.T) {
+	values := "agent: {configuration: {slots: {default: 20, models: {NVIDIA-L4: 4}}, driver: {root: /run/nvidia/driver}}}\n"
+	o := objects(t, chartOf(t), values, systemNamespace)["ConfigMap tandem-agent-config"]
+	c, err := agent.Parse([]byte(at(map[string]any(o), "data", "config.yaml").(string)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if c.SlotsOf("NVIDIA L4") != 4 || c.SlotsOf("other") != 20 || c.Driver.Root != "/run/nvidia/driver" || c.MPS.Launcher == "" {
+		t.Errorf("the agent reads %+v", c)
+	}
+}
+
+// Another configuration gives the ConfigMap another name, so that the pods are replaced; the same gives the same.
+func TestConfigurationsHaveNames(t *testing.T) {
+	chart := chartOf(t)
+	named := func(values string) string {
+		raw, err := run(t, chart, values, "template", "tandem", "--show-only", "templates/scheduler.yaml")
+		if err != nil {
+			t.Fatal(err)
+		}
+		names := slices.Compact(hash.FindAllString(string(raw), -1))
+		if len(names) != 1 {
+			t.Fatalf("the ConfigMap and what mounts it are named %v", names)
+		}
+		return names[0]
+	}
+	plain := named("")
+	if other := named("scheduler: {arguments: {GPUShare: {policy: packed}}}"); other == plain {
+		t.Errorf("two configurations are named %s", other)
+	}
+	if again := named("scheduler: {replicas: 3}"); again != plain {
+		t.Errorf("one configuration is named %s and %s", plain, again)
+	}
+}
+
+// The guide has the table of the values.
+func TestGuideHasTheValues(t *testing.T) {
+	root := repository(t)
+	guide, err := os.ReadFile(filepath.Join(root, "docs", "guides", "install.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	table, err := Table(root)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for line := range strings.Lines(table) {
+		if !strings.Contains(string(guide), line) {
+			t.Errorf("docs/guides/install.md lacks a row, which go run ./internal/release/manifests -values prints:\n%s", line)
+		}
+	}
+}
