@@ -170,6 +170,9 @@ func workloadMarks(t *template, o object) {
 			}
 		}
 	}
+	if name == "agent" {
+		hostFolders(t, spec)
+	}
 	volumes, _ := spec["volumes"].([]any)
 	for _, v := range volumes {
 		if m, ok := at(v, "configMap").(map[string]any); ok {
@@ -190,6 +193,16 @@ func workloadMarks(t *template, o object) {
 		delete(spec, key)
 		spec[t.lines(with(key, nodes+"."+key))] = ""
 	}
+}
+
+// hostFolders has the agent see more folders of the host, below /host as those of deploy/.
+func hostFolders(t *template, spec map[string]any) {
+	const each = "{{- range $i, $path := .Values.agent.hostFolders }}\n- name: host-folder-{{ $i }}\n"
+	container := at(spec, "containers", 0).(map[string]any)
+	container["volumeMounts"] = append(container["volumeMounts"].([]any),
+		t.lines(each+"  mountPath: {{ printf \"/host%s\" $path | quote }}\n  readOnly: true\n{{- end }}"))
+	spec["volumes"] = append(spec["volumes"].([]any),
+		t.lines(each+"  hostPath:\n    path: {{ $path | quote }}\n    type: Directory\n{{- end }}"))
 }
 
 // imageName is that of deploy/ without its tag.

@@ -77,6 +77,8 @@ func values(registry string, is standards) []value {
 		value{"agent.resources", is["agent"].resources, resources, "Requests and limits of the agent."},
 		value{"agent.configuration", map[string]any{}, schemaOf(reflect.TypeFor[agent.Config]()),
 			"Settings of the agent, merged into its configuration: `slots.default` and `slots.models` are the slots per GPU model, `driver.root` is where the driver is. `deploy/agent/config.yaml` explains each."},
+		value{"agent.hostFolders", []any{}, schema{"type": "array", "uniqueItems": true, "items": schema{"type": "string", "pattern": "^/[^:]+$"}},
+			"Folders of the host that the agent sees too, read-only: that of `driver.root`, where it is not below `/usr`."},
 		value{"mps.resources", is["mps"].resources, resources, "Requests of MPS. A limit on memory would end the work of all tenants of a node, so there is none."},
 		value{"mps.sharedMemory", "10%", schema{"type": "string", "pattern": `^([0-9]+%|[0-9]+(Ki|Mi|Gi|Ti|k|M|G|T)?)$`}, "The size of the tmpfs that MPS and its clients share: a part of the node's memory, or an amount such as `8Gi`."},
 		value{"components.podsFromAPIServer", false, boolean, "Lets agents read pods from the API server, for kubelets before 1.37. Each agent's token can read all pods then."},
