@@ -64,7 +64,7 @@ func serverUntried(f *Facts) []hit {
 // secondInstallation finds pods of Tandem in other namespaces, by namespace and program.
 func secondInstallation(f *Facts) []hit {
 	found := map[string]bool{}
-	var hits []hit
+	hits := make([]hit, 0, 2)
 	for i := range f.Pods {
 		p := &f.Pods[i]
 		name := p.Labels[nameLabel]

@@ -163,7 +163,7 @@ func (d *differ) apply(t *template) error {
 
 // addKey adds a key that one component adds, or a list to which several add.
 func (p *changes) addKey(t *template) error {
-	var values []string
+	values := make([]string, 0, len(p.list))
 	var block strings.Builder
 	for _, c := range p.list {
 		values = append(values, c.value)

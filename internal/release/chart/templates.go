@@ -72,7 +72,7 @@ const mutating = "admissionregistration.k8s.io/v1/MutatingAdmissionPolicy"
 
 // addition is the template with what a component adds.
 func (m *manifests) addition(t *template, value string) (string, error) {
-	var texts []string
+	texts := make([]string, 0, len(m.added[value]))
 	check := ""
 	for _, o := range m.added[value] {
 		if o.kind() == "MutatingAdmissionPolicy" {
