@@ -73,7 +73,7 @@ func TestUnknownKeysAreRefused(t *testing.T) {
 
 // Namespaces have labels of their own: a misspelt one would leave a namespace open that was to be closed.
 func TestUnknownKeysOfNamespacesAreRefused(t *testing.T) {
-	for key, want := range map[string]string{"host-acces": "host-access", "strictest-slowdwn": "strictest-slowdown"} {
+	for key, want := range map[string]string{"host-acces": "host-access", "strictest-slowdwn": "strictest-slowdown", "scheduler-nam": "scheduler-name"} {
 		namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "misspelt", Labels: map[string]string{v1alpha1.Domain + "/" + key: "allowed"}}}
 		_, err := client(t.Context(), t, admin).CoreV1().Namespaces().Create(t.Context(), namespace, dryRun)
 		wantRefusal(t, err, byKeys, "metadata.labels["+v1alpha1.Domain+"/"+key+"]", "the nearest legal one is the label tandem-gpu.io/"+want+":")

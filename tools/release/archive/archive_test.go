@@ -1,6 +1,8 @@
 package archive
 
 import (
+	"archive/tar"
+	"archive/zip"
 	"bytes"
 	"reflect"
 	"testing"
@@ -42,6 +44,25 @@ func TestArchivesHoldTheFiles(t *testing.T) {
 				t.Fatalf("%s: two archives of the same files differ", name)
 			}
 		}
+	}
+}
+
+// Files have the time of the commit, not that of the build.
+func TestTimes(t *testing.T) {
+	raw, err := files().Tar(at)
+	if err != nil {
+		t.Fatal(err)
+	}
+	header, err := tar.NewReader(bytes.NewReader(raw)).Next()
+	if err != nil || !header.ModTime.Equal(at) {
+		t.Errorf("the time is %v, error %v", header.ModTime, err)
+	}
+	if raw, err = files().Zip(at); err != nil {
+		t.Fatal(err)
+	}
+	r, err := zip.NewReader(bytes.NewReader(raw), int64(len(raw)))
+	if err != nil || !r.File[0].Modified.Equal(at) {
+		t.Errorf("the time is %v, error %v", r.File[0].Modified, err)
 	}
 }
 

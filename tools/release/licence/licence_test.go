@@ -66,7 +66,9 @@ func TestLicencesAreKnown(t *testing.T) {
 		"known":       {map[string]string{"LICENSE": mit}, "MIT"},
 		"no text":     {map[string]string{"README": mit}, ""},
 		"other words": {map[string]string{"LICENSE": "Nobody may use this."}, ""},
-		"a notice":    {map[string]string{"NOTICE": "Copyright 2026 Somebody"}, ""},
+		// A licence with more conditions than the known one is another licence.
+		"more words": {map[string]string{"LICENSE": mit + strings.Repeat("The software may be used on the third day of each month alone. ", 40)}, ""},
+		"a notice":   {map[string]string{"NOTICE": "Copyright 2026 Somebody"}, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			c.files["m.go"] = "package m\n"
