@@ -37,7 +37,7 @@ check: lint ## lint, and the tests that start no API server; Go's cache passes o
 	go build -o bin/runner ./test/runner && RAPID_CHECKS=500 bin/runner -packages="$(LIGHT)" -- -short -p $$((2 * $$(nproc))) -timeout=20m
 
 test: tested-with ## run the tests, of PACKAGES="./pkg/gang …"; the first run builds etcd and kube-apiserver
-	@$(if $(filter ./...,$(PACKAGES)),go test -C tools/image ./... && go test -C tools/release ./... && go test -C tools/site ./...) # modules of their own
+	@$(if $(filter ./...,$(PACKAGES)),go test -C tools/image ./... && go test -C tools/release ./... && go test -C tools/site -count=1 ./...) # modules of their own
 	@$(call RUN_TESTS,,-timeout=1h)
 
 race: tested-with ## run the tests with the race detector; it compiles everything once more

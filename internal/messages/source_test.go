@@ -78,7 +78,7 @@ func (s *source) read(file string) error {
 			s.call(n, where())
 		case *ast.AssignStmt:
 			for i, left := range n.Lhs {
-				if i < len(n.Rhs) && named(left) == "reason" {
+				if i < len(n.Rhs) && strings.EqualFold(named(left), "reason") {
 					s.say(n.Rhs[i], where())
 				}
 			}
