@@ -1,6 +1,7 @@
 package placeable
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"maps"
@@ -124,24 +125,9 @@ func requestOf(pod *v1.Pod) (vgpu.Request, error) {
 
 // join returns the group of a pod: the gang that it names, or a new group.
 func join(list *[]*group, w *Workload, set *PodSet, pod *v1.Pod) (*group, error) {
-	names := membership.GangsOf(pod)
-	name, least := "", 0
-	switch {
-	case names.Native != "":
-		name = names.Native
-	case names.XK8s != "":
-		name = names.XK8s
-	case names.Label != "":
-		name = names.Label
-		var err error
-		if least, err = membership.MinMembers(pod); err != nil {
-			return nil, err
-		}
-		if _, err = membership.ElasticSizes(pod.Annotations, least); err != nil {
-			return nil, err
-		}
-	case membership.SpeaksOfGang(pod):
-		return nil, membership.NamelessGang()
+	name, least, err := gangOf(pod)
+	if err != nil {
+		return nil, err
 	}
 	required, _, err := membership.Topology(pod.Annotations)
 	if err != nil {
@@ -165,6 +151,24 @@ func join(list *[]*group, w *Workload, set *PodSet, pod *v1.Pod) (*group, error)
 	}
 	*list = append(*list, g)
 	return g, nil
+}
+
+// gangOf returns the name of the gang of a pod, "" for none, and the least number of members. The number is 0 for gangs with a PodGroup, which the check
+// does not read.
+func gangOf(pod *v1.Pod) (name string, least int, err error) {
+	names := membership.GangsOf(pod)
+	switch {
+	case names.Native != "" || names.XK8s != "":
+		return cmp.Or(names.Native, names.XK8s), 0, nil
+	case names.Label != "":
+		if least, err = membership.MinMembers(pod); err == nil {
+			_, err = membership.ElasticSizes(pod.Annotations, least)
+		}
+		return names.Label, least, err
+	case membership.SpeaksOfGang(pod):
+		return "", 0, membership.NamelessGang()
+	}
+	return "", 0, nil
 }
 
 // addMembers adds pods of a template.
