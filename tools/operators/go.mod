@@ -1,5 +1,5 @@
-// The operators whose objects the controller resizes, the Gateway API, Prometheus, and its adapter for autoscalers. Tests read their
-// CustomResourceDefinitions, and make test-operators and make test-gateway build some of them, each by its own go.mod. So nothing here is built with the others, and go mod tidy would
+// The operators whose objects the controller resizes, Kueue, the Gateway API, Prometheus, and its adapter for autoscalers. Tests read their
+// CustomResourceDefinitions, and make test-operators, make test-kueue and make test-gateway build some of them, each by its own go.mod. So nothing here is built with the others, and go mod tidy would
 // remove these lines.
 module github.com/tandem-gpu/tandem/tools/operators
 
