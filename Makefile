@@ -61,6 +61,10 @@ test-operators: tested-with ## resize objects of JobSet and of Kubeflow's traini
 test-kueue: tested-with ## Kueue and JobSet in front of the scheduler, with the AdmissionCheck; as root; the first run builds them
 	TANDEM_KUEUE=1 go test -count=1 -timeout 30m -run 'TestKueue$$' -v ./test/integration
 
+.PHONY: test-autoscaler
+test-autoscaler: tested-with ## Karpenter makes and removes nodes for pods with vGPUs, six minutes; the first run builds it
+	TANDEM_AUTOSCALER=1 go test -count=1 -timeout 30m -run 'TestAutoscaler$$' -v ./test/integration
+
 .PHONY: test-notebooks
 test-notebooks: tested-with ## park and wake a real Jupyter server, three minutes; as root it installs Debian's jupyter-server
 	@/usr/bin/python3 -c 'import jupyter_server, ipykernel' 2>/dev/null || { echo "test-notebooks: installing Debian's jupyter-server and python3-ipykernel (33 MB)"; \
