@@ -34,7 +34,7 @@ var leading = []string{"launcher", "master", "chief", "head"}
 
 // numberings are the labels by which controllers number the pods of a gang, the most specific first.
 var numberings = []struct{ outer, index string }{
-	{"leaderworkerset.sigs.k8s.io/group-index", "leaderworkerset.sigs.k8s.io/worker-index"},
+	{LabelReplica, "leaderworkerset.sigs.k8s.io/worker-index"},
 	{"jobset.sigs.k8s.io/job-global-index", batchv1.JobCompletionIndexAnnotation},
 	{"", "training.kubeflow.org/replica-index"},
 	{"", batchv1.JobCompletionIndexAnnotation},

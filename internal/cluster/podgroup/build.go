@@ -104,6 +104,9 @@ func (g *Gang) declare(members []*member, group *membership.PodGroup) *Problem {
 	if err == nil {
 		g.SizeFields, err = membership.BySizeFields(annotations)
 	}
+	if err == nil {
+		err = apart(members, g.MinCount)
+	}
 	if err == nil && g.Sizes != nil {
 		if err = targetName(g.Name); err != nil {
 			g.Sizes = nil // no target can be made for it
@@ -113,6 +116,15 @@ func (g *Gang) declare(members []*member, group *membership.PodGroup) *Problem {
 		return &Problem{Message: where + ": " + err.Error()}
 	}
 	return nil
+}
+
+// apart returns what is wrong with members that are of several replicas of a LeaderWorkerSet.
+func apart(members []*member, least int) error {
+	var replicas membership.Replicas
+	for _, m := range members {
+		replicas.See(m.pod)
+	}
+	return replicas.Apart(least, len(members))
 }
 
 // targetName returns what is wrong with the name of an elastic gang, which its ElasticTarget has too.

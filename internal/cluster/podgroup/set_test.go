@@ -20,6 +20,7 @@ const (
 	minMembers = "tandem-gpu.io/min-members"
 	required   = "tandem-gpu.io/required-topology"
 	preferred  = "tandem-gpu.io/preferred-topology"
+	replica    = "label " + membership.LabelReplica
 )
 
 func TestOf(t *testing.T) {
@@ -134,6 +135,16 @@ func TestGang(t *testing.T) {
 			"it must be a whole number from 1 to 10000, the least number of members that may run" + again},
 		{"wrong levels", []any{labelled("a", "g", "1", required, "nvlink", preferred, "rack")}, l, "1 of [a], wrong: pod a: " +
 			`metadata.annotations[tandem-gpu.io/preferred-topology]: "rack" is not legal, it must not list rack: nvlink is required, and nothing is closer` + again},
+		{"replicas of a LeaderWorkerSet", []any{labelled("a", "g", "1", replica, "0"), labelled("b", "g", "1", replica, "1")}, l,
+			`1 of [a b], wrong: pod a: the members are of several replicas of a LeaderWorkerSet: label leaderworkerset.sigs.k8s.io/group-index is "0" of pod a and "1" of pod b, ` +
+				"and 1 of the 2 members may run without the others; a gang of groups, each of them whole or absent, is not supported: " +
+				"make a LeaderWorkerSet with one replica and a gang of its own for each, or have the least number of members be that of all pods"},
+		{"a replica, and a pod of none", []any{labelled("a", "g", "1"), labelled("b", "g", "1", replica, "1")}, l,
+			`1 of [a b], wrong: pod a: the members are of several replicas of a LeaderWorkerSet: label leaderworkerset.sigs.k8s.io/group-index is none of pod a and "1" of pod b, ` +
+				"and 1 of the 2 members may run without the others; a gang of groups, each of them whole or absent, is not supported: " +
+				"make a LeaderWorkerSet with one replica and a gang of its own for each, or have the least number of members be that of all pods"},
+		{"one replica", []any{labelled("a", "g", "1", replica, "1"), labelled("b", "g", "1", replica, "1")}, l, "1 of [a b]"},
+		{"all pods of replicas", []any{labelled("a", "g", "2", replica, "0"), labelled("b", "g", "2", replica, "1")}, l, "2 of [a b]"},
 		{"no name", []any{pod("a", minMembers, "2"), pod("b", gangLabel, "")}, Ref{Source: Label, Namespace: "ns", Name: ""}, "0 of [a b], wrong: " + membership.NamelessGang().Error()},
 		{"unlike numbers", []any{labelled("a", "g", "2"), labelled("b", "g", "2"), labelled("c", "g", "3")}, l,
 			`0 of [a b c], wrong: the members differ in metadata.annotations[tandem-gpu.io/min-members]: "2" of pod a, "3" of pod c; it must be the same for all members of a gang`},
