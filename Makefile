@@ -62,7 +62,7 @@ test-kueue: tested-with ## Kueue and JobSet in front of the scheduler, with the 
 	TANDEM_KUEUE=1 go test -count=1 -timeout 30m -run 'TestKueue$$' -v ./test/integration
 
 .PHONY: test-autoscaler
-test-autoscaler: tested-with ## Karpenter makes and removes nodes for pods with vGPUs, six minutes; the first run builds it
+test-autoscaler: tested-with ## Karpenter makes and removes nodes for pods with vGPUs, three minutes; the first run builds it
 	TANDEM_AUTOSCALER=1 go test -count=1 -timeout 30m -run 'TestAutoscaler$$' -v ./test/integration
 
 .PHONY: test-notebooks

@@ -20,18 +20,20 @@ import (
 )
 
 // featureElastic is the feature that sizes elastic gangs, featureInference the one that sizes inference fleets and divides their requests,
-// featureNotebooks the one that parks idle notebooks, featurePlaceable the one that answers Kueue's AdmissionChecks.
+// featureNotebooks the one that parks idle notebooks, featurePlaceable the one that answers Kueue's AdmissionChecks,
+// featureNodeMemory the one that writes the memory of devices into Nodes.
 const (
-	featureElastic   = "elastic"
-	featureInference = "inference"
-	featureNotebooks = "notebooks"
-	featurePlaceable = "placeable"
+	featureElastic    = "elastic"
+	featureInference  = "inference"
+	featureNotebooks  = "notebooks"
+	featurePlaceable  = "placeable"
+	featureNodeMemory = "node-memory"
 )
 
 // features are all features of the controller, and usual those that are on where the flag does not say: placeable writes objects of Kueue, which is not
-// in every cluster.
+// in every cluster, and node-memory writes Nodes.
 var (
-	features = []string{featureElastic, featureInference, featureNotebooks, featurePlaceable}
+	features = []string{featureElastic, featureInference, featureNotebooks, featurePlaceable, featureNodeMemory}
 	usual    = []string{featureElastic, featureInference, featureNotebooks}
 )
 

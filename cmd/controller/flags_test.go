@@ -35,8 +35,8 @@ func refused(t *testing.T, flags ...string) string {
 func TestCheck(t *testing.T) {
 	const policies = "one of goodput, elastic-fifo, elastic-srjf, ffdl, elastic-kubeflow, dragon"
 	for flag, want := range map[string]string{
-		"--features=":                "--features: no feature is on, legal are: elastic, inference, notebooks, placeable",
-		"--features=elastic,weights": `--features: unknown feature "weights", legal are: elastic, inference, notebooks, placeable`,
+		"--features=":                "--features: no feature is on, legal are: elastic, inference, notebooks, placeable, node-memory",
+		"--features=elastic,weights": `--features: unknown feature "weights", legal are: elastic, inference, notebooks, placeable, node-memory`,
 		"--scheduler-name=":          "--scheduler-name:  is not legal, legal is the schedulerName of pods",
 		"--elastic-policy=":          "--elastic-policy:  is not legal, legal is " + policies,
 		"--elastic-policy=random":    "--elastic-policy: random is not legal, legal is " + policies,
@@ -70,6 +70,7 @@ func TestCheck(t *testing.T) {
 		"--placeable-patience=25h":   "--placeable-patience: 25h0m0s is not legal, legal is 0s to 24h",
 		"--placeable-patience=0s":    "",
 		"--features=placeable":       "",
+		"--features=node-memory":     "",
 		"--elastic-interval=1s":      "",
 		"--elastic-interval=1h":      "",
 		"--elastic-horizon=720h":     "",
@@ -104,6 +105,17 @@ func TestDefaults(t *testing.T) {
 		if f := command().Flags().Lookup(name); f == nil || f.DefValue != want {
 			t.Errorf("--%s: %+v, want %s", name, f, want)
 		}
+	}
+}
+
+// The component node-memory adds its feature to those of the Deployment by a flag of its own.
+func TestFeaturesAddUp(t *testing.T) {
+	c := command()
+	if err := c.ParseFlags([]string{"--features=elastic,notebooks", "--features=node-memory"}); err != nil {
+		t.Fatal(err)
+	}
+	if got := c.Flags().Lookup("features").Value.String(); got != "[elastic,notebooks,node-memory]" {
+		t.Errorf("the features are %s", got)
 	}
 }
 

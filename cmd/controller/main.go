@@ -4,6 +4,7 @@
 // carries out the rest; the two agree through ElasticTargets alone. Its feature "inference" chooses the sizes of inference fleets and
 // the weights by which gateways divide their requests. Its feature "notebooks" parks notebooks in which nothing works.
 // Its feature "placeable", which is off by default, answers Kueue whether a Workload fits on real devices.
+// Its feature "node-memory", which is off by default, writes the memory of devices into Nodes, for autoscalers.
 package main
 
 import (

@@ -27,6 +27,7 @@ import (
 
 	"github.com/tandem-gpu/tandem/internal/cluster/podgroup"
 	"github.com/tandem-gpu/tandem/internal/cluster/served"
+	"github.com/tandem-gpu/tandem/internal/controller/capacity"
 	"github.com/tandem-gpu/tandem/internal/controller/elasticity"
 	"github.com/tandem-gpu/tandem/internal/controller/fleets"
 	"github.com/tandem-gpu/tandem/internal/controller/notebooks"
@@ -177,6 +178,12 @@ func (s *settings) addFeatures(ctx context.Context, m manager.Manager, config *r
 	}
 	if err := s.addPlaceable(ctx, with, has[placeable.Workloads]); err != nil {
 		return fmt.Errorf("start the feature %s: %w", featurePlaceable, err)
+	}
+	if slices.Contains(s.features, featureNodeMemory) {
+		memory := capacity.New(capacity.Options{Informers: with.informers, Kube: with.kube, GPUNodes: m.GetClient()})
+		if err := with.add(featureNodeMemory, memory); err != nil {
+			return fmt.Errorf("start the feature %s: %w", featureNodeMemory, err)
+		}
 	}
 	with.informers.StartWithContext(ctx)
 	return nil

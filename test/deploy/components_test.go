@@ -164,3 +164,39 @@ func TestPlaceableComponent(t *testing.T) {
 		t.Errorf("features (-want +got):\n%s", diff)
 	}
 }
+
+// The component that has the controller write the memory of devices into Nodes adds that right, its binding and the flag, and nothing else.
+func TestNodeMemoryComponent(t *testing.T) {
+	plain, changed := manifests(t), overlay(t, "node-memory")
+	if len(changed) != len(plain)+2 {
+		t.Fatalf("%d objects became %d, want 2 more", len(plain), len(changed))
+	}
+	var rules []rbacv1.PolicyRule
+	var subjects []rbacv1.Subject
+	var args []string
+	for _, o := range changed {
+		switch o := o.(type) {
+		case *rbacv1.ClusterRole:
+			if o.Name == "tandem-controller-node-memory" {
+				rules = o.Rules
+			}
+		case *rbacv1.ClusterRoleBinding:
+			if o.Name == "tandem-controller-node-memory" && o.RoleRef.Name == o.Name {
+				subjects = o.Subjects
+			}
+		case *appsv1.Deployment:
+			if o.Name == "tandem-controller" {
+				args = o.Spec.Template.Spec.Containers[0].Args
+			}
+		}
+	}
+	if diff := cmp.Diff([]rbacv1.PolicyRule{{APIGroups: []string{""}, Resources: []string{"nodes/status"}, Verbs: []string{"patch"}}}, rules); diff != "" {
+		t.Errorf("rules (-want +got):\n%s", diff)
+	}
+	if diff := cmp.Diff([]rbacv1.Subject{{Kind: "ServiceAccount", Name: "tandem-controller", Namespace: "tandem-system"}}, subjects); diff != "" {
+		t.Errorf("subjects (-want +got):\n%s", diff)
+	}
+	if !slices.Contains(args, "--features=elastic,inference,notebooks") || args[len(args)-1] != "--features=node-memory" {
+		t.Errorf("the arguments of the controller are %q", args)
+	}
+}

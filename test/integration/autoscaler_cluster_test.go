@@ -15,6 +15,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 
@@ -234,4 +235,44 @@ func (c *gangCluster) removeClaims(t *testing.T) {
 		nodes := c.cloudNodes(t)
 		return len(claims.Items)+len(nodes) == 0, fmt.Sprintf("%d claims, nodes %v", len(claims.Items), nodes)
 	})
+}
+
+// awaitClaim waits until the condition Initialized of each of Karpenter's nodes has a status and a reason. Karpenter removes no node
+// for want of use while the condition is not true.
+func (c *gangCluster) awaitClaim(t *testing.T, status v1.ConditionStatus, reason string) {
+	t.Helper()
+	c.poll(t, fmt.Sprintf("Initialized of the claims is %s by %s", status, reason), func() (bool, string) {
+		claims, err := c.objects.Resource(nodeClaims).List(t.Context(), metav1.ListOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		said, all := "", len(claims.Items) > 0
+		for i := range claims.Items {
+			conditions, _, _ := unstructured.NestedSlice(claims.Items[i].Object, "status", "conditions")
+			found := slices.ContainsFunc(conditions, func(raw any) bool {
+				condition := raw.(map[string]any)
+				if condition["type"] == "Initialized" {
+					said = fmt.Sprint(condition)
+				}
+				return condition["type"] == "Initialized" && condition["status"] == string(status) && condition["reason"] == reason
+			})
+			all = all && found
+		}
+		return all, said
+	})
+}
+
+// writeNodeMemory starts the controller with the right and the flag of the component node-memory, and that feature alone.
+func (c *gangCluster) writeNodeMemory(t *testing.T) {
+	t.Helper()
+	root, err := sandbox.Root()
+	if err != nil {
+		t.Fatal(err)
+	}
+	raw, err := os.ReadFile(filepath.Join(root, "deploy", "components", "node-memory", "rbac.yaml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.plane.ApplyForTest(t.Context(), t, string(raw))
+	c.startController(t, "--features=node-memory")
 }

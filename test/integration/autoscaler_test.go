@@ -45,7 +45,8 @@ func memoryPod(name string, slots int, memory string) *v1.Pod {
 	return p
 }
 
-// memoryByOverlay: Karpenter names the resources that no node group has, and a NodeOverlay says that nodes have them.
+// memoryByOverlay: Karpenter names the resources that no instance type has, and a NodeOverlay says which have them. Karpenter then waits
+// for them on the new node. It counts the node as complete once the controller has written the memory there.
 func memoryByOverlay(t *testing.T, c *gangCluster) {
 	c.pool(t, "bare", kept, bareType)
 	c.submit(t, memoryPod("memory", 2, "8Gi"))
@@ -62,6 +63,9 @@ spec:
 `)
 	c.awaitPlace(t, "memory")
 	c.wantInstances(t, bareType)
+	c.awaitClaim(t, v1.ConditionUnknown, "ResourceNotRegistered")
+	c.writeNodeMemory(t)
+	c.awaitClaim(t, v1.ConditionTrue, "Initialized")
 	pools := nodeClaims.GroupVersion().WithResource("nodepools")
 	if err := c.objects.Resource(pools).Delete(t.Context(), "bare", metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)

@@ -60,6 +60,7 @@ func TestGangs(t *testing.T) {
 			c.play(t, "the examples run", examplesRun)
 			c.play(t, "a gang that does not fit waits whole", waitsWhole)
 			c.play(t, "a gang beyond the cluster is refused at once", neverFits)
+			c.play(t, "autoscalers see who waits", seenByAutoscalers)
 			c.play(t, "two gangs of more than half", twoHalves)
 			c.play(t, "a member that is made again returns to its siblings", returnsNear)
 			c.play(t, "members arrive late", lateMembers)
