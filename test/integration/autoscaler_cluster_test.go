@@ -276,3 +276,21 @@ func (c *gangCluster) writeNodeMemory(t *testing.T) {
 	c.plane.ApplyForTest(t.Context(), t, string(raw))
 	c.startController(t, "--features=node-memory")
 }
+
+// awaitKept waits until Karpenter says that a pod keeps it from removing the pod's node.
+func (c *gangCluster) awaitKept(t *testing.T, p *v1.Pod) {
+	t.Helper()
+	c.poll(t, "Karpenter keeps node "+p.Spec.NodeName+" for its pod", func() (bool, string) {
+		events, err := c.admin.CoreV1().Events(metav1.NamespaceDefault).List(t.Context(), metav1.ListOptions{
+			FieldSelector: "reason=DisruptionBlocked,involvedObject.kind=Node,involvedObject.name=" + p.Spec.NodeName,
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		var said []string
+		for i := range events.Items {
+			said = append(said, events.Items[i].Message)
+		}
+		return contains(strings.Join(said, "\n"), doNotDisrupt, p.Namespace+"/"+p.Name), fmt.Sprint(said)
+	})
+}

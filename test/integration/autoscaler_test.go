@@ -142,6 +142,9 @@ func scalesDown(t *testing.T, c *gangCluster) {
 		nodes := c.cloudNodes(t)
 		return len(nodes) == 3, fmt.Sprint(nodes)
 	})
+	for _, p := range c.members(t, "train") {
+		c.awaitKept(t, &p)
+	}
 	if now := c.nodesOf(t, "train"); !slices.Equal(now, before) || len(now) != 2 || now[0] == now[1] {
 		t.Errorf("the gang was on %v, and is on %v", before, now)
 	}
