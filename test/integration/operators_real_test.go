@@ -39,7 +39,28 @@ func TestOperators(t *testing.T) {
 	c.startJobSet(t)
 	c.startTrainingOperator(t)
 	c.play(t, "JobSet refuses", func(t *testing.T, c *gangCluster) { jobSetRefuses(t, c, find("jobset")) })
+	c.play(t, "the example of JobSet is a gang", func(t *testing.T, c *gangCluster) { exampleStarts(t, c, "jobset", "recommender", 4) })
+	c.play(t, "the example of PyTorchJob is a gang", func(t *testing.T, c *gangCluster) { exampleStarts(t, c, "pytorchjob", "translator", 3) })
 	c.play(t, "a PyTorchJob grows and shrinks", func(t *testing.T, c *gangCluster) { pyTorchJobResizes(t, c, find("pytorchjob")) })
+}
+
+// exampleStarts: an operator makes the pods of its example. They wait together while there is room for some of them, and start together.
+func exampleStarts(t *testing.T, c *gangCluster, file, gang string, members int) {
+	c.createSingles(t, "other", clusterGPUs-1, 10, nil)
+	if !c.applyExample(t, operatorExample(t, file)) {
+		t.Fatalf("the API server does not serve a kind of the example %s", file)
+	}
+	c.poll(t, "all members are refused", func() (bool, string) {
+		marked := 0
+		for _, p := range c.members(t, gang) {
+			if scheduledReason(&p) == v1.PodReasonUnschedulable {
+				marked++
+			}
+		}
+		return marked == members, fmt.Sprintf("%d are", marked)
+	})
+	c.finish(t, "other-0", "other-1")
+	c.awaitGang(t, gang, members)
 }
 
 // operator starts an operator as an administrator.

@@ -118,6 +118,35 @@ func TestSizeFieldsOfOperators(t *testing.T) {
 	for _, kind := range operatedKinds() {
 		c.play(t, kind.name, func(t *testing.T, c *gangCluster) { c.resizesByFields(t, kind) })
 	}
+	c.play(t, "the examples have the fields of the operators", operatorExamples)
+}
+
+// operatorExamples: the API server takes each file of examples/operators with the schemas of the operators, in which every field is known.
+func operatorExamples(t *testing.T, c *gangCluster) {
+	for _, kind := range operatedKinds() {
+		c.applySource(t, kind.module, kind.file)
+	}
+	c.applySource(t, "sigs.k8s.io/lws", "config/crd/bases/leaderworkerset.x-k8s.io_leaderworkersets.yaml")
+	c.applySource(t, "github.com/kubeflow/trainer/v2", "manifests/base/crds/trainer.kubeflow.org_trainingruntimes.yaml")
+	files, err := filepath.Glob(operatorExample(t, "*"))
+	if err != nil || len(files) != 6 {
+		t.Fatalf("the examples are %v, want one of each operator; %v", files, err)
+	}
+	for _, file := range files {
+		if !c.applyExample(t, file) {
+			t.Errorf("%s: the API server does not serve a kind", file)
+		}
+	}
+}
+
+// operatorExample returns the path of the example of an operator.
+func operatorExample(t *testing.T, name string) string {
+	t.Helper()
+	root, err := sandbox.Root()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return filepath.Join(root, "examples", "operators", name+".yaml")
 }
 
 // applySource applies a file of the source of an operator.
