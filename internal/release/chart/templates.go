@@ -131,7 +131,7 @@ func featureOf(o object) (string, error) {
 		return "elastic", nil
 	case "inference", "notebooks":
 		return word, nil
-	case "placeable": // a component, with a value of its own
+	case "placeable", "node": // components, each with a value of its own
 		return "", nil
 	}
 	return "", fmt.Errorf("find the feature of %s: its name has none of %v", o.id(), features)

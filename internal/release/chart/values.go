@@ -85,6 +85,7 @@ func values(registry string, is standards) []value {
 		value{"components.gpuAdmin", false, boolean, "Gives the agent `CAP_SYS_ADMIN`, for exclusive mode and for watching MIG instances."},
 		value{"components.deviceMounts", false, boolean, "For nodes whose container toolkit takes devices from mounts and not from the environment."},
 		value{"components.shmSweep", false, boolean, "Lets the agent remove shared memory of users other than root while tenants run."},
+		value{"components.nodeMemory", false, boolean, "Writes the memory of GPUs into Nodes, for autoscalers ([autoscaling](autoscaling.md)). The controller gets the right to patch the status of Nodes."},
 		value{"components.placeable", false, boolean, "Answers Kueue's AdmissionChecks whether a Workload fits on devices now ([Kueue](kueue.md))."},
 		value{"components.saneRequests", false, boolean, "Refuses absurd requests of any resource in any pod of the cluster."},
 		value{"components.schedulerName", false, boolean, "Sets `schedulerName` for pods with vGPUs in the namespaces labelled `tandem-gpu.io/scheduler-name=inject`. Needs Kubernetes 1.36."},
