@@ -21,6 +21,12 @@ import (
 // active is the condition without which Kueue does not use an AdmissionCheck.
 const active = "Active"
 
+// Reasons of the condition.
+const (
+	reasonActive          = "Active"
+	reasonParametersGiven = "ParametersGiven"
+)
+
 // retellAfter is the least time between two messages that leave the state as it is. Shorter writes more while the cluster changes.
 const retellAfter = 30 * time.Second
 
@@ -67,10 +73,10 @@ type admissionCheck struct {
 
 // condition says whether the controller answers a check.
 func (a *admissionCheck) condition(now time.Time) metav1.Condition {
-	c := metav1.Condition{Type: active, Status: metav1.ConditionTrue, Reason: "Active", Message: "Tandem's controller answers this check",
+	c := metav1.Condition{Type: active, Status: metav1.ConditionTrue, Reason: reasonActive, Message: "Tandem's controller answers this check",
 		ObservedGeneration: a.Generation, LastTransitionTime: metav1.NewTime(now)}
 	if len(a.Spec.Parameters) > 0 {
-		c.Status, c.Reason = metav1.ConditionFalse, "ParametersGiven"
+		c.Status, c.Reason = metav1.ConditionFalse, reasonParametersGiven
 		c.Message = "spec.parameters: the check has no parameters: remove the field"
 	}
 	return c
