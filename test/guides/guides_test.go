@@ -1,20 +1,25 @@
 package guides
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
+	gocmp "github.com/google/go-cmp/cmp"
 
 	"github.com/tandem-gpu/tandem/internal/sandbox"
 )
+
+// placeholder is a word of a command for which users put in what is theirs.
+var placeholder = regexp.MustCompile(`\b[A-Z]+\b`)
 
 // The commands of README.md and of the guides are run, or say what runs them. Whole objects are taken by the API server.
 func TestCommands(t *testing.T) {
@@ -49,10 +54,7 @@ func TestCommands(t *testing.T) {
 			continue
 		}
 		ran++
-		text := b.text
-		for name, value := range v.with {
-			text = strings.ReplaceAll(text, name, value)
-		}
+		text := placeholder.ReplaceAllStringFunc(b.text, func(word string) string { return cmp.Or(v.with[word], word) })
 		if out, err := shell.pipe(t.Context(), "", text); err != nil {
 			t.Errorf("%s: %v\n%s\n%s", b.at(), err, text, out)
 		}
@@ -165,7 +167,7 @@ func TestParse(t *testing.T) {
 		`x.md:18 "" "apiVersion: v1\nkind: Pod\nmetadata: {}\n" commands=false objects=true`,
 		`x.md:24 "" "n1 has 3 GPUs\n" commands=false objects=false`,
 	}
-	if diff := cmp.Diff(want, seen); diff != "" {
+	if diff := gocmp.Diff(want, seen); diff != "" {
 		t.Errorf("blocks (-want +got):\n%s", diff)
 	}
 	if _, err := parse("x.md", "```\nmake\n"); err == nil || !strings.Contains(err.Error(), "line 1") {
@@ -242,7 +244,7 @@ func TestProfilesAreRestored(t *testing.T) {
 	do("", commands[0])
 	do("", "kubectl delete workloadprofiles --all -A")
 	do("", commands[1])
-	if diff := cmp.Diff(before, do("", show)); diff != "" {
+	if diff := gocmp.Diff(before, do("", show)); diff != "" {
 		t.Errorf("profiles (-saved +restored):\n%s", diff)
 	}
 	for _, want := range []string{`"soloObservations": 30`, `"coRuns": 12`, `"tandem-gpu.io/learned": "true"`, `"smUtilizationPercent": 55`} {
