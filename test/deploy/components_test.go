@@ -104,6 +104,10 @@ func TestComponents(t *testing.T) {
 		"shm-sweep": {[]string{"tandem-agent"}, func(c *corev1.Container, _ *corev1.PodSpec) {
 			c.SecurityContext.Capabilities.Add = []corev1.Capability{"DAC_OVERRIDE", "LEASE"}
 		}},
+		"gpu-admin, DEPLOY/components/shm-sweep": {[]string{"tandem-agent"}, func(c *corev1.Container, s *corev1.PodSpec) {
+			gpuAdmin(c, s)
+			c.SecurityContext.Capabilities.Add = append(c.SecurityContext.Capabilities.Add, "DAC_OVERRIDE", "LEASE")
+		}},
 		"device-mounts": {[]string{"tandem-agent", "tandem-mps"}, deviceMounts},
 	}
 	// The order of a list that is merged by name is kustomize's.
