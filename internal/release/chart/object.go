@@ -32,7 +32,20 @@ func parse(raw []byte) ([]object, error) {
 			return nil, fmt.Errorf("read manifests: %w", err)
 		}
 		if len(o) > 0 {
+			o.dropEmptyCapabilities()
 			objects = append(objects, o)
+		}
+	}
+}
+
+// dropEmptyCapabilities removes the empty list of added capabilities, which is there for kustomize alone: components append to it. A list to
+// which a template adds nothing would be null.
+func (o object) dropEmptyCapabilities() {
+	containers, _ := at(map[string]any(o), "spec", "template", "spec", "containers").([]any)
+	for i := range containers {
+		capabilities, _ := at(containers, i, "securityContext", "capabilities").(map[string]any)
+		if list, is := capabilities["add"].([]any); is && len(list) == 0 {
+			delete(capabilities, "add")
 		}
 	}
 }
