@@ -12,8 +12,10 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/tandem-gpu/tandem/internal/kubectl/command"
 	"github.com/tandem-gpu/tandem/pkg/api/v1alpha1"
@@ -31,6 +33,8 @@ type way struct {
 	without func(i *installation) error
 	// remove takes off all but the definitions.
 	remove func(i *installation) error
+	// optional: the parts are installed too that set schedulerName, and that write the memory of devices into Nodes.
+	optional bool
 }
 
 // ways are those of docs/guides/install.md, with the files of a release as they are.
@@ -51,11 +55,13 @@ var ways = []way{
 	{
 		name: "Helm",
 		apply: func(i *installation, version string) error {
-			return i.helm(i.t.Context(), "upgrade", "--install", "--create-namespace", "tandem", i.chart(version))
+			return i.helm(i.t.Context(), "upgrade", "--install", "--create-namespace", "tandem", i.chart(version),
+				"--set=components.nodeMemory=true,components.schedulerName=true")
 		},
-		back: func(i *installation, _ string) error { return i.helm(i.t.Context(), "rollback", "tandem") },
+		optional: true,
+		back:     func(i *installation, _ string) error { return i.helm(i.t.Context(), "rollback", "tandem") },
 		without: func(i *installation) error {
-			return i.helm(i.t.Context(), "upgrade", "tandem", i.chart(older), "--set=images.tag="+missing)
+			return i.helm(i.t.Context(), "upgrade", "tandem", i.chart(older), "--reuse-values", "--set=images.tag="+missing)
 		},
 		remove: func(i *installation) error { return i.helm(i.t.Context(), "uninstall", "tandem") },
 	},
@@ -156,6 +162,37 @@ func (i *installation) install() {
 	i.t.Logf("all of Tandem's pods are ready after %s", since(begin))
 	i.await("no drift", i.agentDrift)
 	i.sound()
+	if i.optional {
+		i.withOptions()
+	}
+}
+
+// withOptions creates a pod that names no scheduler and asks for device memory, on a node that says how much it has.
+func (i *installation) withOptions() {
+	i.t.Helper()
+	_, err := i.dynamic.Resource(v1.SchemeGroupVersion.WithResource("namespaces")).Patch(i.t.Context(), i.namespace, types.MergePatchType,
+		[]byte(`{"metadata":{"labels":{"tandem-gpu.io/scheduler-name":"inject"}}}`), metav1.PatchOptions{})
+	i.must(err)
+	i.await("the memory of the devices in the Node", func(ctx context.Context) error {
+		node, err := i.client.CoreV1().Nodes().Get(ctx, nodeName, metav1.GetOptions{})
+		if err == nil && node.Status.Allocatable.Name(v1alpha1.ResourceMemory, resource.BinarySI).Value() < gpus*(39<<30) {
+			err = fmt.Errorf("the node offers %v", node.Status.Allocatable)
+		}
+		return err
+	})
+	pod := newPod("unnamed", share("main", 2))
+	pod.Spec.SchedulerName = ""
+	pod.Spec.Containers[0].Resources.Limits[v1alpha1.ResourceMemory] = resource.MustParse("4Gi")
+	i.await("a pod whose scheduler is set", func(ctx context.Context) error {
+		created, err := i.load.pods.Create(ctx, pod, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
+		if err == nil && created.Spec.SchedulerName != v1alpha1.SchedulerName {
+			err = fmt.Errorf("its scheduler is %q", created.Spec.SchedulerName)
+		}
+		return err
+	})
+	i.load.create(pod)
+	i.load.running("unnamed")
+	i.load.delete("unnamed")
 }
 
 // sound asks kubectl tandem doctor, and fails where it finds something wrong.
