@@ -107,11 +107,38 @@ func tenants(n int) []v1alpha1.GPUDevice {
 	return []v1alpha1.GPUDevice{d}
 }
 
-// Nobody writes a spec: a field that the type does not have is no part of the stored object.
-func TestGPUNodeHasNoSpec(t *testing.T) {
-	object := unstruct(t, gpuNode("n2"))
-	object.Object["spec"] = map[string]any{"slots": int64(10)}
-	strict := metav1.CreateOptions{FieldValidation: metav1.FieldValidationStrict}
-	_, err := gpuNodes(t, cluster.Admin()).Create(t.Context(), object, strict)
-	wantRefusal(t, err, `unknown field "spec"`)
+// The spec has the list of cordoned devices and nothing else.
+func TestGPUNodeSpec(t *testing.T) {
+	list := func(entries ...any) map[string]any { return map[string]any{"cordonedDevices": entries} }
+	entry := func(id, reason string) map[string]any { return map[string]any{"id": id, "reason": reason} }
+	many := make([]any, 129)
+	for i := range many {
+		many[i] = map[string]any{"id": fmt.Sprintf("GPU-%d", i)}
+	}
+	for name, test := range map[string]struct {
+		spec map[string]any
+		want string
+	}{
+		"another field":      {map[string]any{"slots": int64(10)}, `unknown field "spec.slots"`},
+		"two devices":        {list(entry("GPU-1", "fan"), map[string]any{"id": "MIG-2"}), ""},
+		"no ID":              {list(map[string]any{"reason": "fan"}), "spec.cordonedDevices[0].id: Required value"},
+		"an index":           {list(entry("g3", "")), "spec.cordonedDevices[0].id in body should match"},
+		"a device twice":     {list(entry("GPU-1", "a"), entry("GPU-1", "b")), "spec.cordonedDevices[1]: Duplicate value"},
+		"the longest reason": {list(entry("GPU-1", strings.Repeat("x", 256))), ""},
+		"a longer reason":    {list(entry("GPU-1", strings.Repeat("x", 257))), "spec.cordonedDevices[0].reason: Too long"},
+		"128 devices":        {list(many[:128]...), ""},
+		"129 devices":        {list(many...), "spec.cordonedDevices: Too many"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			object := unstruct(t, gpuNode("n2"))
+			object.Object["spec"] = test.spec
+			_, err := gpuNodes(t, cluster.Admin()).Create(t.Context(), object,
+				metav1.CreateOptions{FieldValidation: metav1.FieldValidationStrict, DryRun: []string{metav1.DryRunAll}})
+			if test.want != "" {
+				wantRefusal(t, err, test.want)
+			} else if err != nil {
+				t.Error(err)
+			}
+		})
+	}
 }
