@@ -2,10 +2,13 @@ package fakecluster
 
 import (
 	"context"
+	"fmt"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
+	eventsv1 "k8s.io/api/events/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	utilfeature "k8s.io/apiserver/pkg/util/feature"
 	"k8s.io/client-go/kubernetes"
@@ -62,6 +65,19 @@ func SetGates() error {
 	return utilfeature.DefaultMutableFeatureGate.SetFromMap(map[string]bool{string(features.SchedulerPreQueueingHints): true})
 }
 
+// numberedEvents gives each event a name of its own. The names that client-go makes are of the time, and two events about one object at
+// one instant of a bubble's clock would have the same one: the API server would refuse the second.
+type numberedEvents struct {
+	events.EventSinkImpl
+	made atomic.Int64
+}
+
+// Create creates an event.
+func (n *numberedEvents) Create(ctx context.Context, event *eventsv1.Event) (*eventsv1.Event, error) {
+	event.Name = fmt.Sprintf("%s.%d", event.Name, n.made.Add(1))
+	return n.EventSinkImpl.Create(ctx, event)
+}
+
 // Start runs a scheduler with plugins until stop or the end of the test. It also runs the loops of the plugins, each in
 // a goroutine of its own, once the informers have synced.
 func Start(t testing.TB, client kubernetes.Interface, p schedulerconfig.KubeSchedulerProfile, plugins frameworkruntime.Registry,
@@ -72,7 +88,7 @@ func Start(t testing.TB, client kubernetes.Interface, p schedulerconfig.KubeSche
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	informers := scheduler.NewInformerFactory(client, 0, nil)
-	broadcaster := events.NewBroadcaster(&events.EventSinkImpl{Interface: client.EventsV1()})
+	broadcaster := events.NewBroadcaster(&numberedEvents{EventSinkImpl: events.EventSinkImpl{Interface: client.EventsV1()}})
 	s, err := scheduler.New(ctx, client, informers, nil, profile.NewRecorderFactory(broadcaster),
 		scheduler.WithProfiles(p), scheduler.WithFrameworkOutOfTreeRegistry(plugins),
 		scheduler.WithPodInitialBackoffSeconds(1), scheduler.WithPodMaxBackoffSeconds(1))

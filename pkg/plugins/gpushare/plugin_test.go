@@ -207,6 +207,7 @@ func TestCordonedGPU(t *testing.T) {
 		g := gpuNode("n1", 2)
 		g.Spec.CordonedDevices = []v1alpha1.CordonedDevice{{ID: "GPU-n1-0", Reason: "fan"}, {ID: "GPU-elsewhere"}}
 		c.applyGPUNode(g)
+		synctest.Wait() // until the scheduler has seen it
 		c.createPod(pod("beside", 3))
 		if got := c.awaitBound("beside"); got != "n1/GPU-n1-1" {
 			t.Errorf("with g0 cordoned a pod is on %s", got)
