@@ -10,6 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	v1 "k8s.io/api/core/v1"
 	schedulingv1beta1 "k8s.io/api/scheduling/v1beta1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/discovery"
@@ -87,6 +88,11 @@ func (c *gangCluster) applyExample(t *testing.T, file string) bool {
 		if err != nil {
 			t.Fatalf("%s: %v", file, err)
 		}
+		t.Cleanup(func() { // an operator would make the pods again that the test removes
+			if err := objects.Delete(life(t), object.GetName(), metav1.DeleteOptions{}); err != nil && !apierrors.IsNotFound(err) {
+				t.Errorf("%s: %v", file, err)
+			}
+		})
 	}
 	return true
 }
