@@ -2,6 +2,7 @@ package sim_test
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -23,31 +24,47 @@ func TestShortestGangGrowsFirst(t *testing.T) {
 			}})
 		}
 	}
-	for policy, want := range map[string][2]int{"elastic-fifo": {4, 2}, "elastic-srjf": {2, 4}} {
-		t.Run(policy, func(t *testing.T) {
+	for _, test := range []struct {
+		name, policy string
+		slow, quick  time.Duration // when the last gangs arrive, after 100 hours
+		want         [2]int        // members of the slow one and of the quick one
+	}{
+		{"by arrival", "elastic-fifo", 0, time.Second, [2]int{4, 2}},
+		{"the shortest first", "elastic-srjf", 0, time.Second, [2]int{2, 4}},
+		// By its age alone the quick one would have the longer time before it.
+		{"the older one is the shortest", "elastic-srjf", 2 * time.Minute, 0, [2]int{2, 4}},
+	} {
+		t.Run(test.name, func(t *testing.T) {
 			s := sim.Setup{Queue: sim.Skip, Nodes: []*vgpu.Node{testkit.Node(t, "n1", testkit.A100, 6)}}
-			s.Elastic.Policy = policy
+			s.Elastic.Policy = test.policy
 			for i := range 8 {
 				from := time.Duration(i) * 11 * time.Hour
 				add(&s, "slow", fmt.Sprintf("before-%d", i), []int{2}, 2, from, 10*time.Hour)
 				add(&s, "quick", fmt.Sprintf("before-%d", i), []int{2}, 2, from, 10*time.Minute)
 			}
-			add(&s, "slow", "last", []int{2, 4}, 4, 100*time.Hour, 10*time.Hour)
-			add(&s, "quick", "last", []int{2, 4}, 4, 100*time.Hour+time.Second, 10*time.Minute)
+			add(&s, "slow", "last", []int{2, 4}, 4, 100*time.Hour+test.slow, 10*time.Hour)
+			add(&s, "quick", "last", []int{2, 4}, 4, 100*time.Hour+test.quick, 10*time.Minute)
 			h, err := sim.Run(s)
 			if err != nil {
 				t.Fatal(err)
 			}
 			var got [2]int
-			for i, g := range h.Gangs[len(h.Gangs)-2:] {
+			for _, g := range h.Gangs {
+				if !strings.HasSuffix(g.Name, "/last") {
+					continue
+				}
+				i := 0
+				if g.Name == "quick/last" {
+					i = 1
+				}
 				for _, size := range g.Sizes {
-					if size.At < 100*time.Hour+time.Minute {
+					if size.At < 100*time.Hour+max(test.slow, test.quick)+time.Minute {
 						got[i] = size.Workers
 					}
 				}
 			}
-			if got != want {
-				t.Errorf("after a minute the slow gang and the quick one have %v members, want %v", got, want)
+			if got != test.want {
+				t.Errorf("a minute after both have come the slow gang and the quick one have %v members, want %v", got, test.want)
 			}
 		})
 	}

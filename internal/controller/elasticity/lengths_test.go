@@ -119,6 +119,11 @@ func TestLearnsEnds(t *testing.T) {
 	nothing := w.remainingOf("p")
 	run(w, 0, 1200)
 	first := start(t, 0)
+	w.put(complete(seconds(1200), first[0])...)
+	w.pass(1200)
+	if got := w.remainingOf("p"); got != nothing {
+		t.Errorf("while a member of the first gang runs a job takes %v s, before it %v s", got, nothing)
+	}
 	w.put(complete(seconds(1200), first...)...)
 	w.pass(1201)
 	once := w.remainingOf("p")
