@@ -18,8 +18,8 @@ import (
 	"github.com/tandem-gpu/tandem/internal/sandbox"
 )
 
-// placeholder is a word of a command for which users put in what is theirs.
-var placeholder = regexp.MustCompile(`\b[A-Z]+\b`)
+// ownWord is a word in capitals that users replace by a name of their own, such as NODE.
+var ownWord = regexp.MustCompile(`\b[A-Z]+\b`)
 
 // The commands of README.md and of the guides are run, or say what runs them. Whole objects are taken by the API server.
 func TestCommands(t *testing.T) {
@@ -54,7 +54,7 @@ func TestCommands(t *testing.T) {
 			continue
 		}
 		ran++
-		text := placeholder.ReplaceAllStringFunc(b.text, func(word string) string { return cmp.Or(v.with[word], word) })
+		text := ownWord.ReplaceAllStringFunc(b.text, func(word string) string { return cmp.Or(v.with[word], word) })
 		if out, err := shell.pipe(t.Context(), "", text); err != nil {
 			t.Errorf("%s: %v\n%s\n%s", b.at(), err, text, out)
 		}
