@@ -9,6 +9,7 @@ import (
 	"time"
 
 	v1 "k8s.io/api/core/v1"
+	corev1helpers "k8s.io/component-helpers/scheduling/corev1"
 
 	"github.com/tandem-gpu/tandem/internal/cluster/kube"
 	"github.com/tandem-gpu/tandem/internal/controller/snapshot"
@@ -125,18 +126,11 @@ func (v *View) lower(g *group) (list []*v1.Pod) {
 		return nil
 	}
 	for _, pod := range v.Pods {
-		if _, placed := v.Cluster.Placed(pod); placed && priorityOf(pod) < g.priority {
+		if _, placed := v.Cluster.Placed(pod); placed && corev1helpers.PodPriority(pod) < g.priority {
 			list = append(list, pod)
 		}
 	}
 	return list
-}
-
-func priorityOf(pod *v1.Pod) int32 {
-	if pod.Spec.Priority == nil {
-		return 0
-	}
-	return *pod.Spec.Priority
 }
 
 // evict takes pods out of the nodes that a group gets places on. It takes all of the pods there that may be evicted, and so may leave more room than

@@ -15,6 +15,7 @@ import (
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/util/retry"
 
+	"github.com/tandem-gpu/tandem/internal/cluster/kube"
 	"github.com/tandem-gpu/tandem/pkg/api/v1alpha1"
 )
 
@@ -142,7 +143,7 @@ func (w *cordon) named(g *v1alpha1.GPUNode, gpus []string) (ids []string, err er
 		switch {
 		case at >= 0:
 			ids = append(ids, g.Status.Devices[at].ID)
-		case !w.off && isCordoned(g, gpu): // a device that the node no longer has
+		case !w.off && kube.Cordoned(g, gpu): // a device that the node no longer has
 			ids = append(ids, gpu)
 		default:
 			return nil, usage("node %s has no GPU %s, it has %s", g.Name, gpu, strings.Join(known, ", "))
@@ -151,15 +152,11 @@ func (w *cordon) named(g *v1alpha1.GPUNode, gpus []string) (ids []string, err er
 	return ids, nil
 }
 
-func isCordoned(g *v1alpha1.GPUNode, id string) bool {
-	return slices.ContainsFunc(g.Spec.CordonedDevices, func(d v1alpha1.CordonedDevice) bool { return d.ID == id })
-}
-
 // apply changes the list, and returns a line for each device.
 func (w *cordon) apply(g *v1alpha1.GPUNode, ids []string) string {
 	var said strings.Builder
 	for _, id := range ids {
-		cordoned := isCordoned(g, id)
+		cordoned := kube.Cordoned(g, id)
 		g.Spec.CordonedDevices = slices.DeleteFunc(g.Spec.CordonedDevices, func(d v1alpha1.CordonedDevice) bool { return d.ID == id })
 		if w.off {
 			g.Spec.CordonedDevices = append(g.Spec.CordonedDevices, v1alpha1.CordonedDevice{ID: id, Reason: w.reason})
