@@ -58,8 +58,8 @@ type (
 		Ref  Ref
 		UIDs []vgpu.UID
 	}
-	// StillLeaving answers PodRefused: State keeps room for the pod, and pods in it have not left yet.
-	StillLeaving struct{ Why string }
+	// StillLeaving answers PodRefused: State keeps room for the pod on a node, and pods in it have not left yet.
+	StillLeaving struct{ Node, Why string }
 	// CameToNothing answers PodRefused: State has given up the room of the pod.
 	CameToNothing struct{ Why string }
 	// SeekOthers requests the other pods that leave a node: once they are gone, the pod may fit.

@@ -34,7 +34,7 @@ func (m *move) podRefused(e *PodRefused) {
 	remaining := r.stillThere(e.There, m.now)
 	switch {
 	case remaining > 0 || m.evicts(PodPreemptor(e.UID)):
-		m.do(StillLeaving{Why: p.waiting(remaining, m.now)})
+		m.do(StillLeaving{Node: r.Place.Node, Why: p.waiting(remaining, m.now)})
 	case !e.NodeKnown:
 		m.cameToNothing(p, nodeLost(r))
 	default:
@@ -58,7 +58,7 @@ func (m *move) othersSought(e *OthersSought) {
 	room := *r
 	room.Victims, room.withdrawn = e.Others, map[vgpu.UID]time.Time{}
 	p.phase = &leavingRoom{PodRoom: room, until: e.Until}
-	m.do(StillLeaving{Why: p.waiting(len(e.Others), m.now)})
+	m.do(StillLeaving{Node: r.Place.Node, Why: p.waiting(len(e.Others), m.now)})
 }
 
 // cameToNothing gives up the room of the tried pod, and has the pod pause.

@@ -3,6 +3,7 @@ package gpupreempt
 import (
 	"fmt"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -11,7 +12,10 @@ import (
 	policyv1 "k8s.io/api/policy/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
+	clienttesting "k8s.io/client-go/testing"
+	"k8s.io/klog/v2"
 
 	"github.com/tandem-gpu/tandem/internal/cluster/kube"
 	"github.com/tandem-gpu/tandem/pkg/api/config"
@@ -307,6 +311,39 @@ func TestOldNominationsEnd(t *testing.T) {
 				c.Await(fmt.Sprintf("%s: the nomination of %s ends", mode, name), func() bool { return c.Pod("high").Status.NominatedNodeName == "" })
 			}
 		}
+	})
+}
+
+// A preemptor may be tried again before the informer knows of its nomination. The queue keeps the nomination then: no other pod takes
+// the CPU that the preemptor needs beside its devices.
+func TestNominationOutlivesAnEarlyTry(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t, 1)
+		low := pod("low", 10, 0)
+		c.createBound(low)
+		var lost atomic.Bool // the news of the first nomination
+		c.Client.PrependReactor("patch", "pods", func(action clienttesting.Action) (bool, runtime.Object, error) {
+			a := action.(clienttesting.PatchAction)
+			if a.GetName() != "high" || !strings.Contains(string(a.GetPatch()), "nominatedNodeName") || !lost.CompareAndSwap(false, true) {
+				return false, nil, nil
+			}
+			return true, &v1.Pod{}, nil
+		})
+		high := pod("high", 10, 100)
+		needsHost(high, "60")
+		c.Create(high)
+		expect(t, "victims", []string{"low"}, c.awaitVictims(1))
+		c.Await("the news is lost", lost.Load)
+		c.plugin.handle.Activate(klog.Background(), map[string]*v1.Pod{"default/high": c.Pod("high")})
+		c.AwaitMessage("high", "1 of 1 pod (default/low) yet to leave node n1")
+		other := pod("other", 0, 0)
+		needsHost(other, "60")
+		c.Create(other)
+		c.AwaitMessage("other", "Insufficient cpu")
+		c.Remove("low")
+		c.AwaitBound("high", 1)
+		expect(t, "victims", []string{"low"}, c.victims())
 	})
 }
 

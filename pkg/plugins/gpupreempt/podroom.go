@@ -97,7 +97,9 @@ func (p *Plugin) stillWaits(ctx context.Context, cs fwk.CycleState, pod *v1.Pod,
 	}
 	switch {
 	case a.Leaving != nil:
-		return outcome{result: resultPending, text: a.Leaving.Why}, true
+		// The scheduler may try the pod before its informer knows of the nomination. Without an answer the queue would forget it then,
+		// and others would take the CPU and the memory that the pod needs beside its devices.
+		return outcome{resultPending, a.Leaving.Why, nominate(a.Leaving.Node)}, true
 	case a.Nothing != nil:
 		return outcome{resultMissed, a.Nothing.Why, nominate("")}, true
 	}
