@@ -326,6 +326,34 @@ func TestWaitsForAnEnd(t *testing.T) {
 	})
 }
 
+// Another preemptor waits for a pod that ends soon, and its nomination takes the CPU that was kept. Both preemptors run once that pod
+// is gone: the first evicts nobody else meanwhile.
+func TestWaitsForAnEndThatAnotherAwaits(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t, 3)
+		c.createBound(pod("low", 20, 0))
+		high := pod("high", 20, 100)
+		needsHost(high, "20")
+		c.Create(high)
+		expect(t, "victims", []string{"low"}, c.awaitVictims(1))
+		ends, deadline := pod("ends", 10, 0), int64(25)
+		ends.Spec.ActiveDeadlineSeconds = &deadline
+		needsHost(ends, "30")
+		c.createBound(ends)
+		peer := pod("peer", 10, 100)
+		needsHost(peer, "20")
+		c.Create(peer)
+		c.says("peer", "waits for default/ends to leave")
+		c.Remove("low")
+		c.AwaitMessage("high", "1 of 1 pod (default/ends) yet to leave node n1")
+		c.Remove("ends")
+		c.AwaitBound("high", 1)
+		c.AwaitBound("peer", 1)
+		expect(t, "victims", []string{"low"}, c.victims())
+	})
+}
+
 // A pod of the same priority that ends soon gives its room to whoever is first then: no preemptor keeps it.
 func TestKeepsNoEndOfEquals(t *testing.T) {
 	t.Parallel()

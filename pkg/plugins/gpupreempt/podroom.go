@@ -7,6 +7,7 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
+	corev1helpers "k8s.io/component-helpers/scheduling/corev1"
 	"k8s.io/klog/v2"
 	fwk "k8s.io/kube-scheduler/framework"
 
@@ -106,15 +107,15 @@ func (p *Plugin) stillWaits(ctx context.Context, cs fwk.CycleState, pod *v1.Pod,
 	return outcome{}, false
 }
 
-// othersOn returns the other pods that leave a node, where the pod fits there once they are gone.
+// othersOn returns the other pods that leave a node, or end soon by themselves, where the pod fits there once they are gone. Another
+// preemptor may wait for one that ends soon, and its nomination takes CPU and memory from now on.
 func (p *Plugin) othersOn(ctx context.Context, cs fwk.CycleState, pod *v1.Pod, node fwk.NodeInfo) reservation.OthersSought {
 	now, without, state := p.now(), node.Snapshot(), cs.Clone()
 	none := reservation.OthersSought{UID: kube.UIDOf(pod)}
 	found := none
 	for _, info := range node.GetPods() {
 		other := info.GetPod()
-		isChosen := p.isChosen(kube.UIDOf(other)) && !p.isSlow(other)
-		if !isChosen && (other.DeletionTimestamp == nil || victims.Lingers(other, now)) {
+		if !p.isAwaited(pod, other, now) {
 			continue
 		}
 		if without.RemovePod(klog.FromContext(ctx), other) != nil || !p.handle.RunPreFilterExtensionRemovePod(ctx, state, pod, info, without).IsSuccess() {
@@ -129,6 +130,19 @@ func (p *Plugin) othersOn(ctx context.Context, cs fwk.CycleState, pod *v1.Pod, n
 		return none
 	}
 	return found
+}
+
+// isAwaited reports whether a preemptor waits for another pod on its node: for one that leaves it, and for one of a lower priority
+// that ends soon.
+func (p *Plugin) isAwaited(pod, other *v1.Pod, now time.Time) bool {
+	if other.DeletionTimestamp != nil {
+		return !victims.Lingers(other, now)
+	}
+	if p.isChosen(kube.UIDOf(other)) {
+		return !p.isSlow(other)
+	}
+	_, soon := p.guards.EndsSoon(other, now)
+	return soon && corev1helpers.PodPriority(other) < corev1helpers.PodPriority(pod)
 }
 
 // isChosen reports whether a pod is a victim that is not overdue.
