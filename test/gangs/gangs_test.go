@@ -47,6 +47,7 @@ func TestMain(m *testing.M) {
 	klog.SetLogger(logr.Discard())
 	watch.DefaultChanSize = 10_000 // of events that an informer has not read yet: the fake API panics beyond
 	debug.SetGCPercent(400)        // histories make much garbage and keep little
+	debug.SetMemoryLimit(4 << 30)  // each process; with 400 percent alone it takes twice that
 	os.Exit(m.Run())
 }
 

@@ -316,7 +316,8 @@ func TestCoordinatorStops(t *testing.T) {
 	send(t, tr.first, syscall.SIGTERM)
 	wantExit(t, tr.first, failed)
 	l := awaitLine(t, p, "the end", func(l worker.Line) bool { return l.Event == "rejoining" })
-	if !strings.Contains(l.Reason, "stopped before the last step") {
+	// A worker that reads parameters in that moment may see the end of a connection before it hears the reason.
+	if !strings.Contains(l.Reason, "stopped before the last step") && !strings.Contains(l.Reason, "connection re") {
 		t.Errorf("the worker says %q", l.Reason)
 	}
 	wantExit(t, p, failed)
