@@ -47,6 +47,7 @@ The policies are
   elastic-fifo      least sizes in the order of arrival, what is left one by one
   elastic-srjf      the same in the order of the time that jobs still take, which the policy knows
   elastic-srjf-predicted  the same, and the policy predicts that time by the jobs that have ended in the run so far
+  elastic-srjf-progress   the same, and jobs tell how many hundredths of their work they have done
   ffdl              least sizes in the order of arrival, what is left by the largest sum of speed-ups
   goodput           what ships: proportional fairness of speed-ups, by age, when a change repays its cost
   goodput-learned   the same, and it knows the speeds only at the numbers of workers and nodes that were seen

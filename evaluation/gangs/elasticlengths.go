@@ -2,6 +2,7 @@ package gangs
 
 import (
 	"fmt"
+	"math"
 
 	"github.com/tandem-gpu/tandem/pkg/elastic"
 )
@@ -27,15 +28,17 @@ func (trueLengths) remaining(r *elasticRun, j *elasticJob) (float64, error) {
 type predictedLengths struct {
 	*elastic.Lengths
 	ended map[int]bool
+	// progress says that jobs tell how many hundredths of their work are done.
+	progress bool
 }
 
 // newPredictedLengths knows no job.
-func newPredictedLengths() *predictedLengths {
+func newPredictedLengths(progress bool) *predictedLengths {
 	l, err := elastic.NewLengths()
 	if err != nil {
 		panic(err) // it has no input
 	}
-	return &predictedLengths{l, map[int]bool{}}
+	return &predictedLengths{l, map[int]bool{}, progress}
 }
 
 func (l *predictedLengths) learn(r *elasticRun) error {
@@ -45,7 +48,7 @@ func (l *predictedLengths) learn(r *elasticRun) error {
 			continue
 		}
 		l.ended[j.id] = true
-		if err := l.Ended(alike(j), j.service, false); err != nil {
+		if err := l.Ended(alike(j), l.had(j), false); err != nil {
 			return err
 		}
 	}
@@ -53,7 +56,18 @@ func (l *predictedLengths) learn(r *elasticRun) error {
 }
 
 func (l *predictedLengths) remaining(_ *elasticRun, j *elasticJob) (float64, error) {
-	return l.Remaining(alike(j), j.service)
+	return l.Remaining(alike(j), l.had(j))
+}
+
+// hundredths are what jobs tell of their progress.
+const hundredths = 100
+
+func (l *predictedLengths) had(j *elasticJob) elastic.Had {
+	h := elastic.Had{Served: j.service}
+	if l.progress {
+		h.Done = math.Floor((1-j.left)*hundredths) / hundredths
+	}
+	return h
 }
 
 // alike takes an application with a batch for the workload.

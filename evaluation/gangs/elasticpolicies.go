@@ -38,7 +38,10 @@ var elasticPolicies = []elasticRow{
 		return &workers{cfg: elastic.Config{Policy: "elastic-srjf", MaxMoves: math.MaxInt}, knows: known{}, lengths: trueLengths{}}
 	}},
 	{name: "elastic-srjf-predicted", make: func() elasticPolicy {
-		return &workers{cfg: elastic.Config{Policy: "elastic-srjf", MaxMoves: math.MaxInt}, knows: known{}, lengths: newPredictedLengths()}
+		return &workers{cfg: elastic.Config{Policy: "elastic-srjf", MaxMoves: math.MaxInt}, knows: known{}, lengths: newPredictedLengths(false)}
+	}},
+	{name: "elastic-srjf-progress", make: func() elasticPolicy {
+		return &workers{cfg: elastic.Config{Policy: "elastic-srjf", MaxMoves: math.MaxInt}, knows: known{}, lengths: newPredictedLengths(true)}
 	}},
 	{name: "ffdl", make: asPublished("ffdl")},
 	{name: "goodput", make: func() elasticPolicy { return &workers{knows: known{}} }},

@@ -29,36 +29,47 @@ func NewLengths() (*Lengths, error) {
 	return &Lengths{learner}, err
 }
 
-// Ended learns from a job that no longer runs. Its workers had GPUs for so many seconds, added up. A job that was stopped would have run longer.
-func (l *Lengths) Ended(a Alike, served float64, stopped bool) error {
-	length, err := a.length(served)
+// Had is what a job has had and done so far.
+type Had struct {
+	// Served is for how many seconds its workers had GPUs, added up.
+	Served float64
+	// Done is the part of its work that the job says it has done, 0 to 1, and 0 where it says nothing.
+	Done float64
+}
+
+// Ended learns from a job that no longer runs. A job that was stopped would have run longer.
+func (l *Lengths) Ended(a Alike, h Had, stopped bool) error {
+	length, pod, err := a.pod(h)
 	if err != nil {
 		return err
 	}
-	return l.learner.Observe(lifetime.Observation{Pod: a.pod(), Length: length, Stopped: stopped})
+	return l.learner.Observe(lifetime.Observation{Pod: pod, Length: length, Stopped: stopped})
 }
 
 // Remaining returns the seconds that a job still takes with its least number of workers, as in Job.Remaining: half of the jobs like it take
-// longer. Where no job has ended, a job takes for as long again as it had GPUs.
-func (l *Lengths) Remaining(a Alike, served float64) (float64, error) {
-	age, err := a.length(served)
+// longer. Where no job has ended, a job takes for as long again as it had GPUs, or for about as long as its progress says.
+func (l *Lengths) Remaining(a Alike, h Had) (float64, error) {
+	age, pod, err := a.pod(h)
 	if err != nil {
 		return 0, err
 	}
-	curve, err := l.learner.Predict(a.pod(), age)
+	curve, err := l.learner.Predict(pod, age)
 	if err != nil {
 		return 0, err
 	}
 	return min(max(1, curve.Quantile(.5)), maxSeconds), nil
 }
 
-func (a Alike) length(served float64) (float64, error) {
+// pod returns a job as the learner knows pods, with its age. What a job has done by an age says how long it takes as a whole.
+func (a Alike) pod(h Had) (age float64, p lifetime.Pod, err error) {
 	if a.Least < 1 || a.Least > MaxWorkers {
-		return 0, fmt.Errorf("length of a job: at least %d workers, legal is 1 to %d", a.Least, MaxWorkers)
+		return 0, p, fmt.Errorf("length of a job: at least %d workers, legal is 1 to %d", a.Least, MaxWorkers)
 	}
-	return served / float64(a.Least), nil
-}
-
-func (a Alike) pod() lifetime.Pod {
-	return lifetime.Pod{User: a.Namespace, Workload: a.Workload, Model: a.Model, Size: a.Least * a.Slots}
+	if !(h.Done >= 0 && h.Done <= 1) {
+		return 0, p, fmt.Errorf("length of a job: %v of the work is done, legal is 0 to 1", h.Done)
+	}
+	age = h.Served / float64(a.Least)
+	return age, lifetime.Pod{
+		User: a.Namespace, Workload: a.Workload, Model: a.Model, Size: a.Least * a.Slots, Projected: lifetime.Project(age, h.Done),
+	}, nil
 }

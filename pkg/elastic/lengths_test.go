@@ -1,6 +1,7 @@
 package elastic_test
 
 import (
+	"math"
 	"strings"
 	"testing"
 
@@ -22,7 +23,7 @@ func newLengths(t testing.TB) *elastic.Lengths {
 func end(t testing.TB, l *elastic.Lengths, a elastic.Alike, jobs int, served float64) {
 	t.Helper()
 	for range jobs {
-		if err := l.Ended(a, served, false); err != nil {
+		if err := l.Ended(a, elastic.Had{Served: served}, false); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -30,7 +31,7 @@ func end(t testing.TB, l *elastic.Lengths, a elastic.Alike, jobs int, served flo
 
 func remaining(t testing.TB, l *elastic.Lengths, a elastic.Alike, served float64) float64 {
 	t.Helper()
-	seconds, err := l.Remaining(a, served)
+	seconds, err := l.Remaining(a, elastic.Had{Served: served})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -65,12 +66,44 @@ func TestLengths(t *testing.T) {
 		}
 	}
 	for range 1000 { // one that was stopped at five minutes might have run for long
-		if err := l.Ended(short, 2*300, true); err != nil {
+		if err := l.Ended(short, elastic.Had{Served: 2 * 300}, true); err != nil {
 			t.Fatal(err)
 		}
 	}
 	if got := remaining(t, l, short, 0); got < 500 {
 		t.Errorf("after many that were stopped, a job takes %v s, want about 600", got)
+	}
+}
+
+// What a job says of its progress counts for much, and for nearly all once such words were right before. Where they were wrong, it counts as
+// they were.
+func TestLengthsByProgress(t *testing.T) {
+	told := elastic.Alike{Namespace: "ns", Workload: "ns/told", Least: 2, Slots: 10}
+	after := func(jobs int, done float64) *elastic.Lengths { // that took 5 minutes to 2 hours 40 minutes, and had said so much last
+		l := newLengths(t)
+		for i := range jobs {
+			if err := l.Ended(told, elastic.Had{Served: 2 * 300 * math.Exp2(float64(i%6)), Done: done}, false); err != nil {
+				t.Fatal(err)
+			}
+		}
+		return l
+	}
+	for _, test := range []struct {
+		name        string
+		l           *elastic.Lengths
+		done        float64
+		least, most float64
+	}{
+		{"no job has ended", after(0, 0), .25, 18_000, 36_000},
+		{"jobs have ended that said nothing", after(100, 0), .25, 15_000, 36_000},
+		{"jobs were right", after(100, 1), .25, 25_000, 30_000},
+		{"jobs ended with half of their work", after(200, .5), .25, 7_000, 13_000},
+		{"jobs were right, and this one says nothing", after(100, 1), 0, 100, 9_000},
+	} {
+		got, err := test.l.Remaining(told, elastic.Had{Served: 2 * 9_000, Done: test.done})
+		if err != nil || got < test.least || got > test.most {
+			t.Errorf("%s: a job that has done %v in 9000 s takes %v s more, want %v to %v: %v", test.name, test.done, got, test.least, test.most, err)
+		}
 	}
 }
 
@@ -81,21 +114,21 @@ func TestLengthsLaw(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		draw := func() (elastic.Alike, float64) {
+		draw := func() (elastic.Alike, elastic.Had) {
 			return elastic.Alike{
 				Namespace: rapid.SampledFrom([]string{"", "a", "b"}).Draw(t, "namespace"),
 				Workload:  rapid.SampledFrom([]string{"", "x", "y"}).Draw(t, "workload"),
 				Least:     rapid.IntRange(1, elastic.MaxWorkers).Draw(t, "least"), Slots: rapid.IntRange(0, 80).Draw(t, "slots"),
-			}, rapid.Float64Range(0, 1e9).Draw(t, "served")
+			}, elastic.Had{Served: rapid.Float64Range(0, 1e9).Draw(t, "served"), Done: rapid.Float64Range(0, 1).Draw(t, "done")}
 		}
 		for range rapid.IntRange(0, 20).Draw(t, "ended") {
-			a, served := draw()
-			if err := l.Ended(a, served, rapid.Bool().Draw(t, "stopped")); err != nil {
+			a, had := draw()
+			if err := l.Ended(a, had, rapid.Bool().Draw(t, "stopped")); err != nil {
 				t.Fatal(err)
 			}
 		}
-		a, served := draw()
-		got, err := l.Remaining(a, served)
+		a, had := draw()
+		got, err := l.Remaining(a, had)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -109,16 +142,19 @@ func TestLengthsLaw(t *testing.T) {
 func TestLengthsRefuse(t *testing.T) {
 	l := newLengths(t)
 	for want, test := range map[string]struct {
-		least  int
-		served float64
+		least int
+		had   elastic.Had
 	}{
-		"at least 0 workers, legal is 1 to 65536":     {0, 1},
-		"at least 65537 workers, legal is 1 to 65536": {elastic.MaxWorkers + 1, 1},
-		"-1 seconds, legal is 0 to":                   {1, -1},
+		"at least 0 workers, legal is 1 to 65536":     {0, elastic.Had{Served: 1}},
+		"at least 65537 workers, legal is 1 to 65536": {elastic.MaxWorkers + 1, elastic.Had{Served: 1}},
+		"-1 seconds, legal is 0 to":                   {1, elastic.Had{Served: -1}},
+		"-0.1 of the work is done, legal is 0 to 1":   {1, elastic.Had{Served: 1, Done: -.1}},
+		"1.1 of the work is done, legal is 0 to 1":    {1, elastic.Had{Served: 1, Done: 1.1}},
+		"NaN of the work is done, legal is 0 to 1":    {1, elastic.Had{Served: 1, Done: math.NaN()}},
 	} {
 		a := elastic.Alike{Least: test.least}
-		_, asked := l.Remaining(a, test.served)
-		for _, err := range []error{asked, l.Ended(a, test.served, false)} {
+		_, asked := l.Remaining(a, test.had)
+		for _, err := range []error{asked, l.Ended(a, test.had, false)} {
 			if err == nil || !strings.Contains(err.Error(), want) {
 				t.Errorf("error %v, want one with %q", err, want)
 			}

@@ -31,6 +31,15 @@ type Observation struct {
 // longest bounds lengths: 2^30 s are 34 years.
 const longest = 1 << 30
 
+// Project returns the length in seconds that the progress of a pod points to: its age ÷ the part that is done, 0 to 1. It returns 0, no
+// word, where the part or the age is 0, or the pod would take longer than any.
+func Project(age, done float64) float64 {
+	if whole := age / done; age > 0 && whole <= longest {
+		return whole
+	}
+	return 0
+}
+
 func (p Pod) validate() error {
 	if err := cmp.Or(legal("declared", p.Declared), legal("projected", p.Projected)); err != nil {
 		return err

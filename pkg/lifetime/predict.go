@@ -6,8 +6,9 @@ import (
 	"math"
 )
 
-// unit is the length on the grid that stands for a ratio of 1 to what a pod declared, so that ratios down to 2^-12 are told apart.
-const unit = 1 << 12
+// unit is the length on the grid that stands for a ratio of 1 to what a pod declared, so that ratios down to 2^-12 are told apart. It is in
+// the middle of its bin: of words that are just right the median is 1.
+const unit = (1 << 12) * 1.0905077326652577 // the latter is 2 to the power of half a bin, an eighth
 
 // ratio is a length in units of a word about it, on the grid.
 func ratio(length, word float64) float64 { return min(length/word*unit, longest) }
@@ -64,10 +65,24 @@ func (h *hazards) see(s *sketch, strength float64) {
 	}
 }
 
+// trusted is how many pods a projected length counts from the start, of which it was right: progress is measured, a declared length is not.
+const trusted = 24
+
+// right is a sketch of pods of which the word was right.
+func right() *sketch {
+	s := &sketch{}
+	s.ended[binOf(unit)] = trusted
+	return s
+}
+
 // mix makes the curve a mixture of itself and of what the word says. The word weighs n ÷ (n + Strength) after n pods that gave such a
 // word.
 func (l *Learner) mix(c *Curve, p Pod, w word) {
 	h, n := lindy(), 0.0
+	if w.by == projected {
+		h.draw(right(), l.config.Strength)
+		n = trusted
+	}
 	for _, by := range []attributes{w.by, w.by | byUser} {
 		s := l.sums[p.key(by)]
 		if g := l.groups[p.key(by)]; g != nil {
@@ -77,7 +92,7 @@ func (l *Learner) mix(c *Curve, p Pod, w word) {
 			continue
 		}
 		h.draw(s, l.config.Strength)
-		n = s.pods()
+		n = max(n, s.pods())
 	}
 	said, weight := newCurve(&h, 0), n/(n+l.config.Strength)
 	for i := 1; i <= bins; i++ {

@@ -20,6 +20,8 @@ type Elastic struct {
 	Curve elastic.Curve
 	// ResizeTime is how long the gang does no work after a change of the number of its members, 0 or more.
 	ResizeTime time.Duration
+	// ReportsProgress says that the gang tells the part of its work that is done, whenever sizes are decided.
+	ReportsProgress bool
 	// Fleet makes the gang an inference fleet, nil for a training.
 	Fleet *Fleet
 }

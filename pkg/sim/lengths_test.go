@@ -69,3 +69,35 @@ func TestShortestGangGrowsFirst(t *testing.T) {
 		})
 	}
 }
+
+// The gang that says it is nearly done grows first. Where gangs say nothing, the younger one is taken to end first.
+func TestGangNearlyDoneGrowsFirst(t *testing.T) {
+	for says, want := range map[bool][2]int{true: {4, 2}, false: {2, 4}} {
+		s := sim.Setup{Queue: sim.Skip, Nodes: []*vgpu.Node{testkit.Node(t, "n1", testkit.A100, 6)}}
+		s.Elastic.Policy = "elastic-srjf"
+		for name, of := range map[string][2]time.Duration{"ns/early": {0, 6 * time.Hour}, "ns/late": {time.Hour, 30 * time.Hour}} {
+			g := &sim.Gang{Name: name, Elastic: &sim.Elastic{Sizes: []int{2, 4}, Curve: elastic.Curve{Growth: 1, Apart: 1}, ReportsProgress: says}}
+			for i := range 4 {
+				pod := fmt.Sprintf("%s-%d", name, i)
+				s.Jobs = append(s.Jobs, sim.Job{Arrive: of[0], Duration: of[1], Gang: g, Request: vgpu.Request{
+					UID: vgpu.UID(pod), Pod: pod, Containers: []vgpu.ContainerRequest{{Name: "main", Slots: 10}},
+				}})
+			}
+		}
+		h, err := sim.Run(s)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got := map[string]int{}
+		for _, g := range h.Gangs {
+			for _, size := range g.Sizes {
+				if size.At < 110*time.Minute {
+					got[g.Name] = size.Workers
+				}
+			}
+		}
+		if got["ns/early"] != want[0] || got["ns/late"] != want[1] {
+			t.Errorf("after 110 minutes of gangs that say their progress (%v) sizes are %v, want %v of the early one and the late one", says, got, want)
+		}
+	}
+}

@@ -67,7 +67,7 @@ func (e *engine) decideSizes() ([]*group, error) {
 		jobs = append(jobs, e.elasticJob(g))
 	}
 	jobs = append(append(jobs, e.missingReplicas(fleets)...), e.waitingJobs()...)
-	if err := e.setRemaining(jobs); err != nil {
+	if err := e.setRemaining(jobs, training); err != nil {
 		return nil, err
 	}
 	plan, err := elastic.Workers(e.seen(), jobs, reserved, unix(e.sample.At), e.setup.Elastic.Config)
@@ -169,18 +169,35 @@ func (e *engine) learnLength(g *group) error {
 	if e.lengths == nil {
 		return nil
 	}
-	return e.lengths.Ended(alike(&e.setup.Jobs[g.jobs[0]].Request, g.sizing.Sizes[0]), g.sizing.served, false)
+	had := elastic.Had{Served: g.sizing.served}
+	if g.sizing.ReportsProgress {
+		had.Done = 1
+	}
+	return e.lengths.Ended(alike(&e.setup.Jobs[g.jobs[0]].Request, g.sizing.Sizes[0]), had, false)
 }
 
-// setRemaining notes of jobs how long they still take, where the policy of sizes goes by that.
-func (e *engine) setRemaining(jobs []elastic.Job) error {
+// saidDone returns the part of its work that an elastic gang says it has done, 0 where it says nothing.
+func (e *engine) saidDone(g *group) float64 {
+	total := e.setup.Jobs[g.jobs[0]].Duration
+	if !g.sizing.ReportsProgress || total == 0 {
+		return 0
+	}
+	return min(1, g.sizing.work(e.sample.At)/float64(total))
+}
+
+// setRemaining notes of jobs how long they still take, where the policy of sizes goes by that. The first jobs are those of elastic gangs.
+func (e *engine) setRemaining(jobs []elastic.Job, gangs []*group) error {
 	if e.lengths == nil {
 		return nil
 	}
 	for i := range jobs {
 		j := &jobs[i]
+		had := elastic.Had{Served: j.Served}
+		if i < len(gangs) {
+			had.Done = e.saidDone(gangs[i])
+		}
 		var err error
-		if j.Remaining, err = e.lengths.Remaining(alike(&j.Worker.Request, j.Sizes[0]), j.Served); err != nil {
+		if j.Remaining, err = e.lengths.Remaining(alike(&j.Worker.Request, j.Sizes[0]), had); err != nil {
 			return err
 		}
 	}

@@ -169,7 +169,7 @@ func TestBareKeysOfTemplatesAreWarnedOf(t *testing.T) {
 
 // Every key of pods is one that is warned of without its domain, or one that may be somebody else's.
 func TestBareKeysAreAllJudged(t *testing.T) {
-	judged := []string{"assignment", "checkpoint-time", "gang", "leaving-at", "memory-limit", "notebook-idle-since", "notebook-parks-at", "profile", "rate"} // somebody else's
+	judged := []string{"assignment", "checkpoint-time", "gang", "leaving-at", "memory-limit", "notebook-idle-since", "notebook-parks-at", "profile", "progress", "rate"} // somebody else's
 	for _, policy := range allPolicies(t) {
 		for _, v := range policy.Spec.Variables {
 			if policy.Name == "tandem-bare-keys" && slices.Contains([]string{"annotations", "resources"}, v.Name) {

@@ -40,7 +40,8 @@ func (p *pass) decide(c *snapshot.Cluster, gangs []*elasticGang) ([]decision, er
 			g.problem = err.Error()
 			continue
 		}
-		j.Remaining = p.lengths.remaining(g.all[0], g.MinCount, j.Served)
+		m := p.memory[g.Ref]
+		j.Remaining = p.lengths.remaining(g.all[0], g.MinCount, elastic.Had{Served: m.served, Done: m.done})
 		g.index = len(jobs)
 		jobs = append(jobs, j)
 	}

@@ -235,7 +235,7 @@ func waiting(c *snapshot.Cluster, pods []*v1.Pod, gangs Gangs, scheduler string,
 		names[name] = true
 		jobs = append(jobs, elastic.Job{
 			Name: name, Priority: corev1helpers.PodPriority(pod), Arrived: created, Sizes: []int{least},
-			Worker: gang.Member{Request: request, Kind: c.Kind(pod)}, Wishes: w, Remaining: l.remaining(pod, least, 0),
+			Worker: gang.Member{Request: request, Kind: c.Kind(pod)}, Wishes: w, Remaining: l.remaining(pod, least, elastic.Had{}),
 		})
 	}
 	slices.SortFunc(jobs, func(a, b elastic.Job) int {
@@ -273,6 +273,8 @@ type memory struct {
 	// served is the time in seconds for which members had nodes, added up; at is the time of the last pass.
 	served float64
 	at     time.Time
+	// done is the part of its work that the gang said in the last pass that it had done.
+	done float64
 	// like names what the gang has in common with those that take about as long.
 	like elastic.Alike
 	// seen is when the gang last existed.

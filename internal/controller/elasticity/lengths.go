@@ -9,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/klog/v2"
 
+	"github.com/tandem-gpu/tandem/internal/cluster/kube"
 	"github.com/tandem-gpu/tandem/internal/cluster/membership"
 	"github.com/tandem-gpu/tandem/internal/cluster/podgroup"
 	"github.com/tandem-gpu/tandem/pkg/api/v1alpha1"
@@ -44,11 +45,11 @@ func alikeOf(member *v1.Pod, least int) elastic.Alike {
 }
 
 // remaining returns how long a job still takes with its fewest workers, 0 for unknown.
-func (l *lengths) remaining(member *v1.Pod, least int, served float64) float64 {
+func (l *lengths) remaining(member *v1.Pod, least int, had elastic.Had) float64 {
 	if l.predicted == nil {
 		return 0
 	}
-	seconds, err := l.predicted.Remaining(alikeOf(member, least), served)
+	seconds, err := l.predicted.Remaining(alikeOf(member, least), had)
 	if err != nil {
 		klog.Background().V(2).Info("Predicting how long a job still takes failed", "pod", klog.KObj(member), "err", err)
 	}
@@ -76,33 +77,43 @@ func (p *pass) learnEnds(ended map[podgroup.Ref][]*v1.Pod) {
 
 // learnEnd learns from a gang that has ended, by what the controller saw of it, or by the pods of it that still exist.
 func (p *pass) learnEnd(ref podgroup.Ref, pods []*v1.Pod) {
-	served, least := 0.0, leastOf(pods[0])
+	had, least := elastic.Had{Done: progressOf(pods)}, leastOf(pods[0])
 	for _, pod := range pods {
-		served += ranFor(pod)
+		had.Served += ranFor(pod)
 	}
 	if m := p.memory[ref]; m != nil && !m.at.IsZero() {
-		served, least = max(served, m.served), m.like.Least
+		had.Served, had.Done, least = max(had.Served, m.served), max(had.Done, m.done), m.like.Least
 		m.at = time.Time{} // members that come later are those of another job
 	}
-	if least > 0 && served > 0 {
-		p.note(ref, alikeOf(pods[0], least), served, false)
+	if least > 0 && had.Served > 0 {
+		p.note(ref, alikeOf(pods[0], least), had, false)
 	}
 }
 
 // learnStop learns from a gang that is gone, and none of whose members was seen to complete: somebody deleted it, or it failed.
 func (p *pass) learnStop(ref podgroup.Ref, m *memory) {
 	if !m.at.IsZero() && m.served > 0 && m.like.Least > 0 {
-		p.note(ref, m.like, m.served, true)
+		p.note(ref, m.like, elastic.Had{Served: m.served, Done: m.done}, true)
 	}
 }
 
-func (p *pass) note(ref podgroup.Ref, like elastic.Alike, served float64, stopped bool) {
+func (p *pass) note(ref podgroup.Ref, like elastic.Alike, had elastic.Had, stopped bool) {
 	if p.lengths.predicted == nil {
 		return
 	}
-	if err := p.lengths.predicted.Ended(like, served, stopped); err != nil {
+	if err := p.lengths.predicted.Ended(like, had, stopped); err != nil {
 		klog.Background().V(2).Info("Learning how long a gang took failed", "gang", ref.String(), "err", err)
 	}
+}
+
+// progressOf returns the part of its work that a gang says it has done: the largest that a member tells, 0 where none tells one.
+func progressOf(members []*v1.Pod) (done float64) {
+	for _, pod := range members {
+		if part, _, err := kube.Progress(pod); err == nil { // the API server refuses what cannot be read
+			done = max(done, part)
+		}
+	}
+	return done
 }
 
 // leastOf returns the least number of members that an annotation of a pod states, 0 where it states none.

@@ -59,7 +59,7 @@ func done(t *testing.T, profile string, gangs int, length time.Duration) (pods [
 func (w *world) remainingOf(profile string) float64 {
 	w.Helper()
 	p := profiled(profile, member("new", 0))[0]
-	return w.lengths.remaining(p, 2, 0)
+	return w.lengths.remaining(p, 2, elastic.Had{})
 }
 
 func about(got, want float64) bool { return got > .8*want && got < 1.2*want }
@@ -96,6 +96,49 @@ func TestShortestGrowsFirst(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// The job that says it is nearly done grows first, although jobs like it take long.
+func TestNearlyDoneGrowsFirst(t *testing.T) {
+	pods := append(done(t, "long", 12, 10*time.Hour), done(t, "short", 12, 10*time.Minute)...)
+	pods = append(pods, profiled("long", members(t, "early", 8, 2, 0)...)...)
+	pods = append(pods, profiled("short", members(t, "quick", 8, 2, 2)...)...)
+	for name, progress := range map[string]string{"early-0": "0.9", "early-1": "0.99", "quick-1": "0.001"} {
+		for _, p := range pods {
+			if p.Name == name {
+				p.Annotations[v1alpha1.AnnotationProgress] = progress
+				p.CreationTimestamp = metav1.NewTime(noon.Add(-time.Hour))
+			}
+		}
+	}
+	w := newWorld(t, 6, pods...)
+	must(t, w.kube.Tracker().Add(jobOf("early", 8)))
+	must(t, w.kube.Tracker().Add(jobOf("quick", 8)))
+	w.gangs.sizes = map[podgroup.Ref][]int{ref("early"): {2, 4, 8}, ref("quick"): {2, 4, 8}}
+	w.shortestFirst()
+	w.pass(0)
+	for name, want := range map[string]int32{"early": 4, "quick": 2} {
+		if target := w.target(name); target == nil || target.Spec.Workers != want {
+			t.Errorf("gang %s should have %d members: %+v", name, want, target)
+		}
+	}
+}
+
+// What a gang said last of its progress is learned with its length: of later gangs such words count.
+func TestLearnsProgress(t *testing.T) {
+	of := func(last string) float64 {
+		pods := done(t, "p", 40, time.Hour)
+		for _, p := range pods {
+			p.Annotations[v1alpha1.AnnotationProgress] = last
+		}
+		w := newWorld(t, 8, pods...)
+		w.shortestFirst()
+		w.pass(0)
+		return w.lengths.remaining(profiled("p", member("new", 0))[0], 2, elastic.Had{Served: 2 * 900, Done: .25})
+	}
+	if right, wrong := of("1"), of("0.5"); !about(right, 2700) || !about(wrong, 900) && wrong > 1500 {
+		t.Errorf("a gang that did a quarter in 15 minutes takes %v s after gangs that were right, %v s after gangs that ended with half of their work", right, wrong)
 	}
 }
 

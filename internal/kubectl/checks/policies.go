@@ -15,7 +15,8 @@ import (
 var policyNames = []string{
 	"tandem-assignment-bindings", "tandem-assignment-pods", bareKeys, "tandem-checkpoint", "tandem-deviceclasses",
 	"tandem-elastic-rate", "tandem-elastictargets", "tandem-gpunodes", "tandem-inferencefleets", "tandem-keys", "tandem-latency",
-	"tandem-leaving", "tandem-notebooks", "tandem-pods", "tandem-pods-annotations", hostPolicy, "tandem-slowdown", "tandem-workloadprofiles",
+	"tandem-leaving", "tandem-notebooks", "tandem-pods", "tandem-pods-annotations", hostPolicy, "tandem-progress", "tandem-slowdown",
+	"tandem-workloadprofiles",
 }
 
 const (

@@ -72,7 +72,8 @@ func (a *asker) resizes(path string, f *gangFile, w *work) *sim.Elastic {
 	w.gang.MinCount = sizes[0]
 	return &sim.Elastic{
 		Sizes: sizes, Curve: elastic.Curve{Points: a.rates(path+".rates", e.Rates)},
-		ResizeTime: a.drainTime(path+".resize_time", e.ResizeTime, elastic.DefaultCost*time.Second, [2]time.Duration{0, maxResizeTime}),
+		ResizeTime:      a.drainTime(path+".resize_time", e.ResizeTime, elastic.DefaultCost*time.Second, [2]time.Duration{0, maxResizeTime}),
+		ReportsProgress: a.yes(path+".reports_progress", e.ReportsProgress),
 	}
 }
 

@@ -136,9 +136,10 @@ type gangFile struct {
 
 // resizeFile is how the size of a gang changes.
 type resizeFile struct {
-	Workers    scalar     `json:"workers"`
-	Rates      []rateFile `json:"rates"`
-	ResizeTime scalar     `json:"resize_time"`
+	Workers         scalar     `json:"workers"`
+	Rates           []rateFile `json:"rates"`
+	ResizeTime      scalar     `json:"resize_time"`
+	ReportsProgress scalar     `json:"reports_progress"`
 }
 
 type rateFile struct {

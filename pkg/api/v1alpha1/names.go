@@ -53,6 +53,10 @@ const (
 	// workload writes it itself. Of pods that may be evicted, those that lose the least since then go first. Default: the start of
 	// the pod.
 	AnnotationCheckpointTime = Domain + "/checkpoint-time"
+
+	// AnnotationProgress is the part of its work that the job of the pod has done, a decimal from 0 to 1. The workload writes it itself,
+	// on any pod of the job. Predictions of how long the job still takes go by it.
+	AnnotationProgress = Domain + "/progress"
 )
 
 // What users set on the members of a gang. A gang that a PodGroup declares needs neither the label nor the number.

@@ -10,6 +10,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/tandem-gpu/tandem/pkg/api/v1alpha1"
 	"github.com/tandem-gpu/tandem/pkg/lifetime"
 	"github.com/tandem-gpu/tandem/pkg/snapshot"
 )
@@ -21,6 +22,20 @@ func (c *cluster) begin(name string) {
 	if err == nil {
 		p.Status.Phase, p.Status.StartTime = v1.PodRunning, &metav1.Time{Time: time.Now()}
 		_, err = c.client.CoreV1().Pods("default").UpdateStatus(c.t.Context(), p, metav1.UpdateOptions{})
+	}
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	synctest.Wait()
+}
+
+// tell has a pod say its progress.
+func (c *cluster) tell(name, progress string) {
+	c.t.Helper()
+	p, err := c.client.CoreV1().Pods("default").Get(c.t.Context(), name, metav1.GetOptions{})
+	if err == nil {
+		metav1.SetMetaDataAnnotation(&p.ObjectMeta, v1alpha1.AnnotationProgress, progress)
+		_, err = c.client.CoreV1().Pods("default").Update(c.t.Context(), p, metav1.UpdateOptions{})
 	}
 	if err != nil {
 		c.t.Fatal(err)
@@ -90,6 +105,11 @@ func TestSnapshotForetells(t *testing.T) {
 		time.Sleep(2 * time.Minute)
 		if renewed, _ := c.foretold(); renewed.Version == kept.Version {
 			t.Error("a prediction for a pod of 80 minutes stands for eleven")
+		}
+		c.tell("a", "0.1")
+		time.Sleep(15 * time.Minute)
+		if _, ends = c.foretold(); ends["a"].AfterSeconds[3] < 8*3600 {
+			t.Errorf("a pod that has done a tenth in an hour and three quarters ends within %v s", ends["a"].AfterSeconds)
 		}
 	})
 }

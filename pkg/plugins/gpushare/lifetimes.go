@@ -37,11 +37,13 @@ const (
 	latest  = .9
 )
 
-// observe learns from a pod that ended, and returns how it ended beside the prediction before.
+// observe learns from a pod that ended, and returns how it ended beside the prediction at its start, when it had made no progress.
 func (l *lifetimes) observe(o lifetime.Observation) (string, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	curve, err := l.learner.Predict(o.Pod, 0)
+	start := o.Pod
+	start.Projected = 0
+	curve, err := l.learner.Predict(start, 0)
 	if err != nil {
 		return "", err
 	}
@@ -72,6 +74,15 @@ func lifetimeOf(pod *v1.Pod, model string) lifetime.Pod {
 	return p
 }
 
+// projectedLength returns the length in seconds that the progress of a pod points to at an age, 0 where it tells none.
+func projectedLength(pod *v1.Pod, age time.Duration) float64 {
+	done, _, err := kube.Progress(pod)
+	if err != nil { // the API server refuses what cannot be read
+		return 0
+	}
+	return lifetime.Project(age.Seconds(), done)
+}
+
 // observationOf returns how long a pod ran that has ended, and when it ended. It reports false for a pod that does not count: it has no
 // share, runs still, ran for no time that is known, or could not end by itself. A pod is stopped that was deleted, or evicted by anybody, before its end.
 func observationOf(pod *v1.Pod, model string) (o lifetime.Observation, end time.Time, counts bool) {
@@ -88,7 +99,9 @@ func observationOf(pod *v1.Pod, model string) (o lifetime.Observation, end time.
 	if pod.Status.StartTime == nil || !end.After(pod.Status.StartTime.Time) || !kube.WantsVGPU(pod) || !ends(pod) {
 		return o, end, false
 	}
-	o.Pod, o.Length = lifetimeOf(pod, model), end.Sub(pod.Status.StartTime.Time).Seconds()
+	length := end.Sub(pod.Status.StartTime.Time)
+	o.Pod, o.Length = lifetimeOf(pod, model), length.Seconds()
+	o.Projected = projectedLength(pod, length)
 	o.Stopped = deletedBefore(pod, end) || disrupted(pod)
 	return o, end, true
 }

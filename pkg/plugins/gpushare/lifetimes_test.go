@@ -76,10 +76,21 @@ func TestHowPodsEnd(t *testing.T) {
 				got = fmt.Sprintf("%s after %v", map[bool]string{true: "stopped", false: "ended"}[o.Stopped], end.Sub(noon))
 			}
 			expect(t, "the end", got, test.want)
-			if counts && (o.Length != 3600 || o.User != "default" || o.Model != "A100") {
+			if counts && (o.Projected != 0 || o.Length != 3600 || o.User != "default" || o.Model != "A100") {
 				t.Errorf("observed %+v", o)
 			}
 		})
+	}
+}
+
+// What a pod said last of its progress is learned beside how long it ran; what cannot be read says nothing.
+func TestProgressOfEndedPods(t *testing.T) {
+	for raw, want := range map[string]float64{"1": 3600, "0.5": 7200, "0": 0, "half": 0} {
+		p := with(ran(pod("a", 3), time.Hour), func(p *v1.Pod) { metav1.SetMetaDataAnnotation(&p.ObjectMeta, v1alpha1.AnnotationProgress, raw) })
+		o, _, counts := observationOf(p, "A100")
+		if !counts || o.Projected != want {
+			t.Errorf("progress %q after an hour points to %v s, want %v", raw, o.Projected, want)
+		}
 	}
 }
 
@@ -114,7 +125,14 @@ func TestEndsBesidePredictions(t *testing.T) {
 		}
 		expect(t, fmt.Sprintf("a pod of %v s", length), got, want)
 	}
-	got, err := l.observe(lifetime.Observation{Pod: p, Length: 60, Stopped: true})
+	told := p
+	told.Projected = 1e6
+	got, err := l.observe(lifetime.Observation{Pod: told, Length: 1e6})
+	if err != nil {
+		t.Fatal(err)
+	}
+	expect(t, "a pod that told its progress to the end, which was late at its start", got, endLate)
+	got, err = l.observe(lifetime.Observation{Pod: p, Length: 60, Stopped: true})
 	if err != nil {
 		t.Fatal(err)
 	}
