@@ -165,8 +165,11 @@ type (
 		Evict  []Chosen
 		Passed []vgpu.UID
 	}
-	// PodHoldFailed means that GPUShare could not hold the devices of a pod's room.
-	PodHoldFailed struct{ UID vgpu.UID }
+	// PodHoldFailed means that GPUShare could not hold the devices of a pod's room. Why says why not.
+	PodHoldFailed struct {
+		UID vgpu.UID
+		Why string
+	}
 	// PodRetried means that the scheduler is to try a pod again: at a time, or when a PodDisruptionBudget allows more.
 	PodRetried struct {
 		PodRef

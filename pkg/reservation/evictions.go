@@ -103,14 +103,16 @@ func (m *move) stopEvictions(id Preemptor) {
 // evictionsEnded notes that evictions are over. After a failure those pods stay chosen whose eviction the caller requested.
 // State gives up the room that the evictions were to make, and that of other pods which wait for a pod that stays.
 func (m *move) evictionsEnded(e *EvictionsEnded) {
-	if m.evictions[e.Preemptor] == e.Number {
+	isLast := m.evictions[e.Preemptor] == e.Number
+	if isLast {
 		delete(m.evictions, e.Preemptor)
 	}
 	p := m.pods[e.Preemptor.Pod]
+	hasRoom := p.room() != nil && p.room().evictions == e.Number
+	if e.Preemptor.Pod != "" && isLast && (e.Why == "" || !hasRoom) {
+		m.do(ActivatePods{Pods: []PodRef{e.Pod}}) // Enqueued may have kept it out
+	}
 	if e.Why == "" {
-		if e.Preemptor.Pod != "" {
-			m.do(ActivatePods{Pods: []PodRef{e.Pod}}) // Enqueued may have kept it out
-		}
 		return
 	}
 	before := len(m.chosen)
@@ -122,7 +124,7 @@ func (m *move) evictionsEnded(e *EvictionsEnded) {
 	if len(m.chosen) < before {
 		m.budgetsEased()
 	}
-	if r := p.room(); r != nil && r.evictions == e.Number {
+	if hasRoom {
 		m.endPodRoom(p, e.Why)
 	}
 	if g := m.gangs[e.Preemptor.Gang]; g != nil && g.preempting() != nil && g.preempting().evictions == e.Number {

@@ -26,7 +26,7 @@ func podEvent(a *args, cmd string, uid vgpu.UID) Event {
 	case "pod-room":
 		return podRoomMade(a, pod)
 	case "pod-hold-failed":
-		return PodHoldFailed{UID: uid}
+		return PodHoldFailed{UID: uid, Why: "the node has no devices"}
 	case "pod-retried":
 		e := PodRetried{PodRef: pod, OnBudgets: a.has("on-budgets")}
 		if a.has("in") {

@@ -141,12 +141,12 @@ func (m *move) podRoomMade(e *PodRoomMade) {
 	}
 }
 
-// podHoldFailed gives up the room of a pod whose devices GPUShare could not hold.
+// podHoldFailed gives up the room of a pod whose devices GPUShare could not hold, and has the pod pause.
 func (m *move) podHoldFailed(e *PodHoldFailed) {
 	if p := m.pods[e.UID]; p.room() != nil {
 		m.stopEvictions(PodPreemptor(e.UID))
 		p.phase = nil
-		m.forgetIdle(p)
+		p.fail(e.Why, m.now)
 	}
 }
 

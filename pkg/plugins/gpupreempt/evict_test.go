@@ -20,6 +20,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/tandem-gpu/tandem/internal/cluster/kube"
@@ -329,4 +330,29 @@ func TestShort(t *testing.T) {
 	if got := shorten(strings.Repeat("é", 1000)); len(got) > maxText || !strings.HasSuffix(got, "é…") {
 		t.Errorf("%d bytes: …%s", len(got), got[len(got)-10:])
 	}
+}
+
+// A preemptor whose room ended while the evictions for it went on is tried again when these have failed.
+func TestTriedAfterStoppedEvictions(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t, 1, 1)
+		c.createBound(pod("low-0", 10, 0), pod("low-1", 10, 0))
+		var busy atomic.Bool
+		busy.Store(true)
+		c.refuseDeletes(func(string) error {
+			if busy.Load() {
+				return apierrors.NewServerTimeout(schema.GroupResource{Resource: "pods"}, "delete", 1)
+			}
+			return nil
+		})
+		high := pod("high", 10, 100)
+		c.Create(high)
+		c.Await("room is kept", func() bool { return len(c.rooms()) == 1 })
+		h, _ := c.shares.Held("uid-high")
+		c.RemoveNode(h.Node)
+		c.Await("the evictions failed", func() bool { return len(c.rooms()) == 0 && !c.plugin.isEvicting(high) })
+		busy.Store(false)
+		c.awaitVictims(1)
+	})
 }

@@ -34,7 +34,7 @@ func (p *Plugin) makePodRoom(ctx context.Context, q *question, plan *preemption.
 		a = l.Step(made)
 		e.begin(ctx, l, a.Begin)
 		if len(a.Unheld) > 0 {
-			l.Step(reservation.PodHoldFailed{UID: kube.UIDOf(q.pod)})
+			l.Step(reservation.PodHoldFailed{UID: kube.UIDOf(q.pod), Why: a.Unheld[0].Err.Error()})
 		}
 	})
 	if pod := p.seen(q.pod); a.Defer == nil && (pod == nil || pod.DeletionTimestamp != nil) { // it may have gone before there was room for it
