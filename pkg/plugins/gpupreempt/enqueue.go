@@ -72,13 +72,17 @@ func (p *Plugin) podChanged(old, now any) {
 	case before.UID != pod.UID:
 		p.podGone(before)
 	case before.Spec.NodeName == "" && pod.Spec.NodeName != "":
+		p.nominated.Delete(pod.UID)
 		p.ended(pod, false)
+	case before.Status.NominatedNodeName != pod.Status.NominatedNodeName:
+		p.nominated.Delete(pod.UID)
 	}
 }
 
 // podGone handles the end of a pod: a preemptor, whose remaining victims stay, or a victim. A budget allows more when a victim is gone
 // that it did not count yet.
 func (p *Plugin) podGone(pod *v1.Pod) {
+	p.nominated.Delete(pod.UID)
 	p.ended(pod, true)
 	before := p.allCharges()
 	p.machine.Step(func(machine.Locked) reservation.Event { return reservation.VictimGone{UID: kube.UIDOf(pod)} })

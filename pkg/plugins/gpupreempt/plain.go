@@ -53,12 +53,36 @@ func (p *Plugin) forPlain(ctx context.Context, cs fwk.CycleState, pod *v1.Pod, s
 	if p.isDryRun() {
 		return nominate(""), verdict.New(fwk.Unschedulable, shorten("preemption: "+p.dryRunPlain(ctx, cs, pod, statuses)))
 	}
+	if node, why := p.awaitsPlain(ctx, pod, statuses); node != "" {
+		return nominate(node), verdict.New(fwk.Unschedulable, "preemption: "+why)
+	}
 	if wait := p.evictionDelay(pod); wait > 0 {
 		p.tryAgain(pod, p.now().Add(wait), false)
 		return nil, verdict.New(fwk.Unschedulable, fmt.Sprintf("preemption: the scheduler evicts %d pods in a minute at most, the next in %v",
 			p.args.EvictionsPerMinute, wait.Round(time.Second)))
 	}
-	return p.plain.PostFilter(ctx, cs, pod, statuses)
+	result, status := p.plain.PostFilter(ctx, cs, pod, statuses)
+	if status.IsSuccess() {
+		p.nominated.Store(pod.UID, result.NominatedNodeName)
+	}
+	return result, status
+}
+
+// awaitsPlain returns the node that the in-tree plugin chose for a pod while victims leave it, and why the pod waits, where the informer
+// does not show that nomination yet. The in-tree plugin would choose victims again, on any node, and the queue forget the nomination.
+func (p *Plugin) awaitsPlain(ctx context.Context, pod *v1.Pod, statuses fwk.NodeToStatusReader) (node, why string) {
+	chosen, isChosen := p.nominated.Load(pod.UID)
+	latest := p.seen(pod)
+	if !isChosen || latest == nil || latest.Status.NominatedNodeName == chosen {
+		return "", ""
+	}
+	nominated := latest.DeepCopy()
+	nominated.Status.NominatedNodeName, _ = chosen.(string)
+	node = nominated.Status.NominatedNodeName
+	if ok, why := p.plain.PodEligibleToPreemptOthers(ctx, nominated, statuses.Get(node)); !ok {
+		return node, why
+	}
+	return "", ""
 }
 
 // evictionDelay returns how long the eviction rate limit delays a preemptor without vGPUs. Its victims are unknown yet:

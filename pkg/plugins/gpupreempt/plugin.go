@@ -3,6 +3,7 @@ package gpupreempt
 import (
 	"context"
 	"fmt"
+	"sync"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
@@ -52,10 +53,13 @@ type Plugin struct {
 	guards  *victims.Guards
 	budgets policylisters.PodDisruptionBudgetLister
 	// plain is the in-tree plugin, for pods without vGPUs.
-	plain   *defaultpreemption.DefaultPreemption
-	machine *machine.Machine
-	notes   notes
-	metrics *metricSet
+	plain *defaultpreemption.DefaultPreemption
+	// nominated has the nodes, by UID, that the in-tree plugin chose for pods: until the informer shows that the nominated node of the pod
+	// has changed, or the pod has a node or is gone.
+	nominated sync.Map
+	machine   *machine.Machine
+	notes     notes
+	metrics   *metricSet
 }
 
 var (
