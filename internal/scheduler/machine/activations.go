@@ -2,6 +2,7 @@ package machine
 
 import (
 	"context"
+	"slices"
 	"sync"
 
 	v1 "k8s.io/api/core/v1"
@@ -72,8 +73,8 @@ func (m *Machine) Flush(ctx context.Context) {
 // where it has no place any more. The CPU that its siblings or other pods were to have there would look taken. A
 // nomination of a member means nothing without its place.
 
-// Denominate ends the nomination of a member for a node, unless the member has a place or room there. The caller holds
-// no lock, since Denominate takes the queue's.
+// Denominate ends the nomination of a member for a node, unless the member has a place or room there. A nomination for
+// another node stays: the API may be behind the queue. The caller holds no lock, since Denominate takes the queue's.
 func (m *Machine) Denominate(pod *v1.Pod, node string) {
 	ref, isMember := m.GangOf(pod)
 	if !isMember {
@@ -81,9 +82,14 @@ func (m *Machine) Denominate(pod *v1.Pod, node string) {
 	}
 	isExpected := false
 	m.Lock(func(l Locked) { isExpected = l.State.Expected(ref, vgpu.UID(pod.UID), node) })
-	if !isExpected {
+	if !isExpected && m.isNominated(pod, node) {
 		m.handle.DeleteNominatedPodIfExists(pod)
 	}
+}
+
+// isNominated reports whether the queue has a pod nominated for a node.
+func (m *Machine) isNominated(pod *v1.Pod, node string) bool {
+	return slices.ContainsFunc(m.handle.NominatedPodsForNode(node), func(info fwk.PodInfo) bool { return info.GetPod().UID == pod.UID })
 }
 
 // Expect nominates the members of a gang for the nodes where preemption makes room for them. So no pod of a lower

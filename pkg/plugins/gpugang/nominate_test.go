@@ -103,6 +103,26 @@ func TestNominationsInTheAPIEnd(t *testing.T) {
 	})
 }
 
+// What the API says of a member's node may be out of date: that does not end its nomination for the node where it has its place.
+func TestNominationOutlivesOneInTheAPI(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t, 2, 2)
+		pods := c.gated("train", 2, 2)
+		p := pods[1].DeepCopy()
+		p.Status.NominatedNodeName = "n2"
+		if _, err := c.Client.CoreV1().Pods("default").UpdateStatus(t.Context(), p, metav1.UpdateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		c.Await("the queue knows the nomination", func() bool { return c.nominated("n2")["train-1"] })
+		c.planned(pods, 0, vgpu.Room{})
+		c.nominate(p, "n1")
+		c.plugin.Tick(t.Context())
+		if !c.nominated("n1")["train-1"] {
+			t.Error("the member is not nominated for the node of its place")
+		}
+	})
+}
+
 func TestRefusedMemberHasNoNominatedNode(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCluster(t, 2)
