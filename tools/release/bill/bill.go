@@ -43,6 +43,7 @@ func (b Bill) JSON() ([]byte, error) {
 		document.Relationships = append(document.Relationships, related("DOCUMENT", id, common.TypeRelationshipDescribe))
 		for _, m := range b.Programs[program] {
 			if !m.Main {
+				m.Licences = union(modules[m.Path].Licences, m.Licences)
 				modules[m.Path] = m
 				document.Relationships = append(document.Relationships, related(id, identifier(m), common.TypeRelationshipDependsOn))
 			}
@@ -56,6 +57,12 @@ func (b Bill) JSON() ([]byte, error) {
 		return nil, fmt.Errorf("write the bill of materials: %w", err)
 	}
 	return buf.Bytes(), nil
+}
+
+// union returns the licences of both lists in order, each once: programs use different packages of a module, which may have licences
+// of their own.
+func union(a, b []string) []string {
+	return slices.Compact(slices.Sorted(slices.Values(slices.Concat(a, b))))
 }
 
 // program describes one of ours.

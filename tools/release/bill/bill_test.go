@@ -11,12 +11,13 @@ import (
 	"github.com/tandem-gpu/tandem/tools/release/licence"
 )
 
-// A reader of the format finds each module once, with its licence, and which program has it.
+// A reader of the format finds each module once, with the licences of all packages that programs use, and which program has it.
 func TestJSON(t *testing.T) {
-	shared := licence.Module{Path: "example.com/a_b", Version: "v1.2.3", Licences: []string{"BSD-3-Clause", "MIT"}}
+	shared := licence.Module{Path: "example.com/a_b", Version: "v1.2.3", Licences: []string{"MIT"}}
+	wider := licence.Module{Path: "example.com/a_b", Version: "v1.2.3", Licences: []string{"BSD-3-Clause", "MIT"}}
 	own := licence.Module{Path: "github.com/tandem-gpu/tandem", Main: true}
 	b := Bill{Version: "v0.1.0", Revision: "5c7d74f", Created: time.Date(2026, 11, 27, 14, 0, 0, 0, time.FixedZone("", 3600)), Programs: map[string][]licence.Module{
-		"tandem-scheduler": {shared, own}, "kubectl-tandem": {own, shared},
+		"tandem-scheduler": {shared, own}, "kubectl-tandem": {own, wider},
 	}}
 	raw, err := b.JSON()
 	if err != nil {
