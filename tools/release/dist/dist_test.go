@@ -1,6 +1,7 @@
 package dist
 
 import (
+	"bytes"
 	"fmt"
 	"io"
 	"log"
@@ -67,9 +68,10 @@ func example(t *testing.T) (*Release, parts) {
 	for _, name := range append(slices.Clone(images), client) {
 		writeFile(t, binary(p.binaries, first, name), string(content))
 		writeFile(t, binary(p.binaries, second, name), string(content))
-		p.programs[name] = []licence.Module{{
-			Path: "example.com/m", Version: "v1.0.0", Licences: []string{"MIT"}, Texts: map[string][]byte{"LICENSE": []byte("MIT License\n")},
-		}}
+		p.programs[name] = []licence.Module{
+			{Path: "example.com/m", Version: "v1.0.0", Licences: []string{"MIT"}, Texts: map[string][]byte{"LICENSE": []byte("MIT License\n")}},
+			{Path: "example.com/own", Main: true, Licences: []string{"Apache-2.0"}, Texts: map[string][]byte{"LICENSE": []byte("Apache License\n")}},
+		}
 	}
 	writeFile(t, binary(p.binaries, other, client), string(content))
 	return r, p
@@ -138,6 +140,8 @@ func TestPack(t *testing.T) {
 
 // Each thing that may go wrong with a release is found, and named.
 func TestCheckFinds(t *testing.T) {
+	r, p := example(t)
+	sound := packed(t, r, p)
 	for name, c := range map[string]struct {
 		// release changes what is packed, files what was packed; the checksums are made anew then.
 		release func(*Release, *parts)
@@ -159,16 +163,35 @@ func TestCheckFinds(t *testing.T) {
 			f[clientFile(version, other)] = append(f[clientFile(version, other)], 0)
 		}, want: "check tandem.yaml: sha256 of kubectl-tandem_v0.1.0_windows_amd64.zip"},
 		"a platform without a reason": {release: func(_ *Release, p *parts) { os.Remove(binary(p.binaries, second, "shadow")) }, want: "does not say why"},
-		"an image with another label": {files: func(f map[string][]byte) {
+		"an image with another name": {files: func(f map[string][]byte) {
 			f[imageFile("shadow", version)] = f[imageFile("scheduler", version)]
 		}, want: "check tandem-shadow_v0.1.0.oci.tar: its name is"},
+		"manifests without the scheduler": {files: func(f map[string][]byte) {
+			f[installFile] = bytes.Replace(f[installFile], []byte("  - image: registry.example.com:5000/tandem-scheduler:"+version+"\n"), nil, 1)
+		}, want: "check install.yaml: it runs map[activator:true controller:true device-plugin:true], want"},
+		"a manifest for krew of another": {files: func(f map[string][]byte) {
+			f[krewFile] = bytes.Replace(f[krewFile], []byte("version: "+version), []byte("version: v0.0.9"), 1)
+		}, want: "check tandem.yaml: version v0.0.9 for 3 platforms"},
+		"a manifest for krew without a platform": {files: func(f map[string][]byte) {
+			f[krewFile] = f[krewFile][:bytes.LastIndex(f[krewFile], []byte("  - bin:"))]
+		}, want: "check tandem.yaml: version"},
+		"an archive for krew without the program": {files: repacked(func(f archive.Files) { delete(f, client) }), want: "it lacks the program kubectl-tandem"},
+		"an archive for krew without our licence": {files: repacked(func(f archive.Files) { delete(f, licenceFile) }), want: "it lacks the program kubectl-tandem or licence texts"},
+		"an archive for krew without licences":    {files: repacked(func(f archive.Files) { delete(f, "THIRD-PARTY.txt") }), want: "it lacks the program kubectl-tandem or licence texts"},
+		"a bill of another": {files: func(f map[string][]byte) {
+			f[billFile(version)] = bytes.ReplaceAll(f[billFile(version)], []byte(`"versionInfo": "`+version+`"`), []byte(`"versionInfo": "v0.0.9"`))
+		}, want: "check tandem_v0.1.0.spdx.json: it describes [] in version v0.1.0"},
+		"a module without a licence": {files: func(f map[string][]byte) {
+			f[billFile(version)] = bytes.Replace(f[billFile(version)], []byte(`"licenseDeclared": "MIT"`), []byte(`"licenseDeclared": ""`), 1)
+		}, want: "example.com/m has no licence"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			r, p := example(t)
+			files := maps.Clone(sound)
 			if c.release != nil {
+				r, p := example(t)
 				c.release(r, &p)
+				files = packed(t, r, p)
 			}
-			files := packed(t, r, p)
 			if c.files != nil {
 				c.files(files)
 				delete(files, sumsFile)
@@ -178,6 +201,21 @@ func TestCheckFinds(t *testing.T) {
 				t.Errorf("error %v, want one with %q", err, c.want)
 			}
 		})
+	}
+}
+
+// repacked returns what changes the first archive for krew, and its checksum in the manifest.
+func repacked(change func(archive.Files)) func(map[string][]byte) {
+	return func(f map[string][]byte) {
+		name := clientFile(version, first)
+		files, err := archive.ReadTarGz(f[name])
+		if err != nil {
+			panic(err)
+		}
+		change(files)
+		before := digest(f[name])
+		f[name] = mustTarGz(files)
+		f[krewFile] = bytes.Replace(f[krewFile], []byte(before), []byte(digest(f[name])), 1)
 	}
 }
 

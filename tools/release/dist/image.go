@@ -59,6 +59,11 @@ func (r *Release) image(program, binaries string, notices []byte) ([]byte, error
 	if manifest, err := index.IndexManifest(); err != nil || len(manifest.Manifests) == 0 {
 		return nil, errors.Join(fmt.Errorf("pack the image of %s: it could be built for none of %v", program, r.Platforms), err)
 	}
+	return r.packImage(index, program)
+}
+
+// packImage packs the images of all platforms of a program.
+func (r *Release) packImage(index v1.ImageIndex, program string) ([]byte, error) {
 	named, err := r.named(index, program)
 	if err != nil {
 		return nil, err
