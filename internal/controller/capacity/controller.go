@@ -63,7 +63,8 @@ func New(o Options) *Controller {
 // Collectors returns no collectors: the log says which nodes could not be written.
 func (c *Controller) Collectors() []prometheus.Collector { return nil }
 
-// Pass writes the Nodes that do not say what their GPUNodes do. A Node whose GPUNode is gone loses the resource.
+// Pass writes the Nodes that do not say what their GPUNodes do. A Node whose GPUNode is gone loses the resource, and one whose GPUNode
+// cannot be read stays as it is.
 func (c *Controller) Pass(ctx context.Context) error {
 	var known v1alpha1.GPUNodeList
 	if err := c.gpuNodes.List(ctx, &known); err != nil {
@@ -73,19 +74,23 @@ func (c *Controller) Pass(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("read the Nodes: %w", err)
 	}
-	want := map[string]int64{}
+	want, unread := map[string]int64{}, map[string]bool{}
 	var errs []error
 	for i := range known.Items {
 		g := &known.Items[i]
 		devices, err := kube.Devices(g)
 		if err != nil {
 			errs = append(errs, err)
+			unread[g.Name] = true
 		}
 		for _, d := range devices {
 			want[g.Name] += int64(d.Memory)
 		}
 	}
 	for _, n := range nodes {
+		if unread[n.Name] {
+			continue // its devices are there, and pods may use them
+		}
 		if err := c.write(ctx, n, want[n.Name]); err != nil {
 			errs = append(errs, err)
 		}

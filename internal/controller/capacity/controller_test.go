@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	v1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -29,7 +30,8 @@ func node(name, memory string) *v1.Node {
 	return n
 }
 
-// passed returns what a pass did, and its error. The GPUNodes are those of devices with 40Gi.
+// passed returns what a pass did, and its error. The GPUNodes are those of devices with 40Gi. The API server refuses to write one Node, and
+// does not know the Node "deleted" any more.
 func passed(t *testing.T, nodes []*v1.Node, refuse string, gpus ...*v1alpha1.GPUNode) (*kubefake.Clientset, []string, error) {
 	t.Helper()
 	kube := kubefake.NewClientset()
@@ -55,8 +57,11 @@ func passed(t *testing.T, nodes []*v1.Node, refuse string, gpus ...*v1alpha1.GPU
 	kube.PrependReactor("patch", "nodes", func(a k8stesting.Action) (bool, runtime.Object, error) {
 		p := a.(k8stesting.PatchAction)
 		patched = append(patched, p.GetName()+"/"+p.GetSubresource())
-		if p.GetName() == refuse {
+		switch p.GetName() {
+		case refuse:
 			return true, nil, errors.New("refused")
+		case "deleted":
+			return true, nil, apierrors.NewNotFound(v1.Resource("nodes"), p.GetName())
 		}
 		return false, nil, nil
 	})
@@ -69,15 +74,17 @@ func TestPass(t *testing.T) {
 	sick.Status.Devices[1].Health = v1alpha1.Unhealthy
 	kube, patched, err := passed(t, []*v1.Node{
 		node("new", ""), node("right", "80Gi"), node("grown", "40Gi"), node("gone", "40Gi"), node("plain", ""), node("sick", ""), node("refused", ""),
+		node("zeroed", "0"), node("left", "0"), node("deleted", "40Gi"),
 	}, "refused", fakecluster.GPUNode("new", 8), fakecluster.GPUNode("right", 2), fakecluster.GPUNode("grown", 2), sick,
-		fakecluster.GPUNode("refused", 1), fakecluster.GPUNode("without-node", 1))
-	if err == nil || !strings.Contains(err.Error(), "write the memory of Node refused: refused") {
+		fakecluster.GPUNode("zeroed", 2), fakecluster.GPUNode("refused", 1), fakecluster.GPUNode("without-node", 1))
+	if err == nil || err.Error() != "write the memory of Node refused: refused" {
 		t.Errorf("the error is %v", err)
 	}
-	if len(patched) != 5 {
-		t.Errorf("patches: %v; want one each of new, grown, gone, sick and refused", patched)
+	if len(patched) != 8 {
+		t.Errorf("patches: %v; want one each of new, grown, gone, sick, refused, zeroed, left and deleted", patched)
 	}
-	for name, want := range map[string]string{"new": "320Gi", "right": "80Gi", "grown": "80Gi", "gone": "", "plain": "", "sick": "80Gi"} {
+	for name, want := range map[string]string{"new": "320Gi", "right": "80Gi", "grown": "80Gi", "gone": "", "plain": "", "sick": "80Gi",
+		"zeroed": "80Gi", "left": ""} { // a kubelet that starts anew writes 0 for what it does not know
 		n, err := kube.CoreV1().Nodes().Get(t.Context(), name, metav1.GetOptions{})
 		if err != nil {
 			t.Fatal(err)
@@ -99,11 +106,11 @@ func TestPass(t *testing.T) {
 	}
 }
 
-// A GPUNode that cannot be read is an error, and the others are written.
+// A GPUNode that cannot be read is an error. Its Node keeps what it says, and the others are written.
 func TestPassUnreadable(t *testing.T) {
 	broken := fakecluster.GPUNode("broken", 1)
 	broken.Status.Devices[0].Slots = 0
-	_, patched, err := passed(t, []*v1.Node{node("broken", ""), node("new", "")}, "", broken, fakecluster.GPUNode("new", 1))
+	_, patched, err := passed(t, []*v1.Node{node("broken", "40Gi"), node("new", "")}, "", broken, fakecluster.GPUNode("new", 1))
 	if err == nil || !strings.Contains(err.Error(), "read GPUNode broken") || len(patched) != 1 || patched[0] != "new/status" {
 		t.Errorf("patches %v, error %v", patched, err)
 	}
