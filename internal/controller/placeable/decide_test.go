@@ -42,6 +42,7 @@ func TestDecide(t *testing.T) {
 		says     []string
 	}{
 		{"no GPU at all", work("w", set("main", 500, template(0, cores("900")))), 10, 0, nil, Ready, []string{"No pod asks for a GPU"}},
+		{"an init container alone asks", work("w", set("main", 9, template(0, first("10")))), 0, 0, nil, Retry, []string{"needs 9 × 1 GPU"}},
 		{"halves of all GPUs", work("w", set("main", 16, template(5))), 0, 0, nil, Ready, []string{"16 of 16 pods have places on 4 nodes"}},
 		{"one half too many", work("w", set("main", 17, template(5))), 0, 0, nil, Retry,
 			[]string{"The podset main needs 17 × 5 of 10 slots; the cluster takes at most 16", "more or other nodes would"}},
@@ -138,6 +139,19 @@ func TestDecideInTurnByPreemption(t *testing.T) {
 		if got := v.Decide(work(fmt.Sprint("w", i), set("main", 4, template(10, class("high"))))); got.State != want {
 			t.Errorf("Workload %d: %+v, want %s", i, got, want)
 		}
+	}
+}
+
+// Room is made on the nodes of the Workload alone: pods of a lower priority keep theirs on other nodes.
+func TestDecideEvictsWhereItRuns(t *testing.T) {
+	o := racks()
+	o.Pods = everywhere(t, 10, 0)
+	v := viewOf(o)
+	if got := v.Decide(work("high", set("main", 4, template(10, class("high"))))); got.State != Ready {
+		t.Errorf("a Workload that may preempt: %+v", got)
+	}
+	if got := v.Decide(work("low", set("main", 1, template(10)))); got.State != Pending {
+		t.Errorf("a Workload that may not preempt: %+v", got)
 	}
 }
 

@@ -83,6 +83,14 @@ func cores(amount string) func(*v1.PodTemplateSpec) {
 	}
 }
 
+// first adds an init container that asks for slots.
+func first(slots string) func(*v1.PodTemplateSpec) {
+	return func(t *v1.PodTemplateSpec) {
+		limits := v1.ResourceList{v1alpha1.ResourceVGPU: resource.MustParse(slots)}
+		t.Spec.InitContainers = []v1.Container{{Name: "first", Resources: v1.ResourceRequirements{Limits: limits}}}
+	}
+}
+
 func annotate(pairs ...string) func(*v1.PodTemplateSpec) {
 	return func(t *v1.PodTemplateSpec) {
 		for i := 0; i < len(pairs); i += 2 {

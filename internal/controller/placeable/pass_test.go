@@ -29,6 +29,7 @@ import (
 // world is a controller with the API in memory: the stores of its informers are filled by hand.
 type world struct {
 	*Controller
+	core    informers.SharedInformerFactory
 	kueue   dynamicinformer.DynamicSharedInformerFactory
 	objects *dynamicfake.FakeDynamicClient
 	time    time.Time
@@ -49,17 +50,17 @@ func newWorld(t *testing.T) *world {
 	for _, g := range o.GPUNodes {
 		gpus = gpus.WithObjects(g)
 	}
-	factory := informers.NewSharedInformerFactory(kubefake.NewClientset(), 0)
+	w.core = informers.NewSharedInformerFactory(kubefake.NewClientset(), 0)
 	var err error
 	w.Controller, err = New(Options{
-		Informers: factory, Kueue: w.kueue, Dynamic: w.objects, GPUNodes: gpus.Build(), Every: time.Second, Patience: time.Minute,
+		Informers: w.core, Kueue: w.kueue, Dynamic: w.objects, GPUNodes: gpus.Build(), Every: time.Second, Patience: time.Minute,
 		Now: func() time.Time { return w.time },
 	})
 	must(t, err)
 	for _, n := range o.Nodes {
-		must(t, factory.Core().V1().Nodes().Informer().GetStore().Add(n))
+		must(t, w.core.Core().V1().Nodes().Informer().GetStore().Add(n))
 	}
-	must(t, factory.Scheduling().V1().PriorityClasses().Informer().GetStore().Add(&schedulingv1.PriorityClass{ObjectMeta: metav1.ObjectMeta{Name: "usual"}, Value: 7, GlobalDefault: true}))
+	must(t, w.core.Scheduling().V1().PriorityClasses().Informer().GetStore().Add(&schedulingv1.PriorityClass{ObjectMeta: metav1.ObjectMeta{Name: "usual"}, Value: 7, GlobalDefault: true}))
 	w.put(t, AdmissionChecks, "AdmissionCheck", map[string]any{
 		"metadata": map[string]any{"name": "placeable"}, "spec": map[string]any{"controllerName": v1alpha1.ControllerPlaceable},
 	})
@@ -92,13 +93,13 @@ func (w *world) object(t *testing.T, resource schema.GroupVersionResource, names
 	return u
 }
 
-// submit makes a Workload of GPUs that has quota since a time, with a check beside ours.
-func (w *world) submit(t *testing.T, name string, gpus int64, since time.Time) {
+// submit makes a Workload of GPUs that has quota since a time, with a check beside ours, and with changes.
+func (w *world) submit(t *testing.T, name string, gpus int64, since time.Time, changes ...func(workload map[string]any)) {
 	t.Helper()
 	at := since.Format(time.RFC3339)
 	spec, err := runtime.DefaultUnstructuredConverter.ToUnstructured(&PodSet{Name: "main", Count: int32(gpus), Template: template(10)})
 	must(t, err)
-	w.put(t, Workloads, "Workload", map[string]any{
+	workload := map[string]any{
 		"metadata": map[string]any{"namespace": "ns", "name": name, "uid": "uid-" + name, "creationTimestamp": at},
 		"spec":     map[string]any{"podSets": []any{spec}},
 		"status": map[string]any{
@@ -108,7 +109,11 @@ func (w *world) submit(t *testing.T, name string, gpus int64, since time.Time) {
 				map[string]any{"name": "placeable", "state": "Pending", "message": "", "lastTransitionTime": at},
 			},
 		},
-	})
+	}
+	for _, change := range changes {
+		change(workload)
+	}
+	w.put(t, Workloads, "Workload", workload)
 }
 
 // check returns the state of our check and its message, after a pass.
