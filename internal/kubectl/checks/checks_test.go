@@ -135,7 +135,7 @@ func TestPoliciesOfDeploy(t *testing.T) {
 // Findings are sorted by severity, then by check and object, whatever the order of the facts.
 func TestOrder(t *testing.T) {
 	w := sound(t)
-	for _, x := range []string{"NamespaceExempt", "ReplicasMissing", "StrayPod", "DeviceSick", "NotEnforced", "GPUNodeLeftOver"} {
+	for _, x := range []string{"NamespaceExempt", "ReplicasMissing", "StrayPod", "DeviceSick", "NotEnforced", "GPUNodeLeftOver", "SecondInstallation"} {
 		at := slices.IndexFunc(faults(), func(f fault) bool { return f.check == x })
 		faults()[at].make(w)
 	}
@@ -155,7 +155,7 @@ func TestOrder(t *testing.T) {
 	for _, x := range first.Findings {
 		severities = append(severities, x.Severity)
 	}
-	want := []checks.Severity{checks.Error, checks.Error, checks.Error, checks.Error, checks.Warning, checks.Warning, checks.Note, checks.Note}
+	want := []checks.Severity{checks.Error, checks.Error, checks.Error, checks.Error, checks.Error, checks.Error, checks.Warning, checks.Warning, checks.Note, checks.Note}
 	if !slices.Equal(severities, want) || first.Worst() != checks.Error {
 		t.Errorf("got %v, worst %s", severities, first.Worst())
 	}
@@ -188,6 +188,12 @@ func TestLegal(t *testing.T) {
 			}
 			podNamed(w, "waits").Spec.SchedulerName = "night-scheduler"
 		},
+		"a scheduler elsewhere that has ended": func(w *world) {
+			p := elsewhere("tandem-scheduler", "x")
+			p.Status.Phase = v1.PodSucceeded
+			w.add(p)
+		},
+		"shadow mode elsewhere":              func(w *world) { w.add(elsewhere("tandem-shadow", "x")) },
 		"a single scheduler without a lease": single,
 		"kubelet 1.36 with the component":    olderKubelet,
 		"a stray pod that has ended":         strayThatEnded,

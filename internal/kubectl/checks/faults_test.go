@@ -30,11 +30,7 @@ func ofInstallation() []fault {
 			remove[*apps.DaemonSet](w, "tandem-mps")
 		}},
 		{"SecondInstallation", "a scheduler and an agent elsewhere", func(w *world) {
-			for _, name := range []string{"tandem-scheduler", "tandem-agent"} {
-				p := runsImage(name+"-x", "main", "registry.example.com/"+name+":v0.1.0", "ReplicaSet")
-				p.Namespace, p.Labels = "gpu-system", map[string]string{"app.kubernetes.io/name": name}
-				w.add(p)
-			}
+			w.add(elsewhere("tandem-scheduler", "x"), elsewhere("tandem-scheduler", "y"), elsewhere("tandem-agent", "x"), elsewhere("tandem-agent", "y"))
 		}},
 		{"APIMissing", "a CRD is not applied", func(w *world) {
 			w.served["tandem-gpu.io/v1alpha1"] = []string{"gpunodes", "elastictargets", "inferencefleets"}
@@ -118,6 +114,13 @@ func ofPolicies() []fault {
 			of[*v1.Namespace](w, "team-a").Labels = map[string]string{"tandem-gpu.io/host-access": "allowed"}
 		}},
 	}
+}
+
+// elsewhere is a pod of one of Tandem's programs in another namespace.
+func elsewhere(program, ending string) *v1.Pod {
+	p := runsImage(program+"-"+ending, "main", "registry.example.com/"+program+":v0.1.0", "ReplicaSet")
+	p.Namespace, p.Labels = "gpu-system", map[string]string{"app.kubernetes.io/name": program}
+	return p
 }
 
 func ofNodes() []fault {

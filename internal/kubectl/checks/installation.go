@@ -61,19 +61,23 @@ func serverUntried(f *Facts) []hit {
 	return []hit{{"Server/" + f.ServerVersion, fmt.Sprintf("the API server is %s, and this release was tried up to %s", f.ServerVersion, newest), "look for a newer release of Tandem"}}
 }
 
-// secondInstallation finds pods of Tandem in other namespaces, by namespace and program.
+// secondInstallation finds pods of Tandem in other namespaces, one by namespace and program: the first by name.
 func secondInstallation(f *Facts) []hit {
-	found := map[string]bool{}
-	hits := make([]hit, 0, 2)
+	found := map[string]*v1.Pod{}
 	for i := range f.Pods {
 		p := &f.Pods[i]
-		name := p.Labels[nameLabel]
-		if p.Namespace == f.Namespace || ended(p) || !decides(p) || found[p.Namespace+"/"+name] {
+		if p.Namespace == f.Namespace || ended(p) || !decides(p) {
 			continue
 		}
-		found[p.Namespace+"/"+name] = true
+		key := p.Namespace + "/" + p.Labels[nameLabel]
+		if other := found[key]; other == nil || p.Name < other.Name {
+			found[key] = p
+		}
+	}
+	hits := make([]hit, 0, len(found))
+	for _, p := range found {
 		hits = append(hits, hit{
-			"Pod/" + p.Namespace + "/" + p.Name, fmt.Sprintf("the pod is of %s, and Tandem is installed in the namespace %s too", name, f.Namespace),
+			"Pod/" + p.Namespace + "/" + p.Name, fmt.Sprintf("the pod is of %s, and Tandem is installed in the namespace %s too", p.Labels[nameLabel], f.Namespace),
 			fmt.Sprintf("a cluster has one installation: remove that in the namespace %s, and apply that in %s again for its roles", p.Namespace, f.Namespace),
 		})
 	}
