@@ -175,6 +175,45 @@ func TestParse(t *testing.T) {
 	}
 }
 
+// What shows commands is told from what shows outputs and files by its first word, and by the language that the block names.
+func TestCommandsAreKnown(t *testing.T) {
+	for text, want := range map[string]bool{
+		"kubectl get pods\n": true, "# all of them\nkubectl get pods\n": true, "\n  make x\n": true, "NODE=gpu-1\n": true, "NODE=gpu-1 kubectl get pods\n": true,
+		"$ kubectl get pods\n": true, "n1 has 3 GPUs\n": false, "kubectlx y\n": false, "node=gpu-1\n": false, "# nothing\n": false, "": false,
+	} {
+		for lang, known := range map[string]bool{"": true, "sh": true, "shell": true, "bash": true, "console": true, "yaml": false, "go": false} {
+			if b := (block{lang: lang, text: text}); b.commands() != (want && known) {
+				t.Errorf("%q in %q shows commands: %t", text, lang, b.commands())
+			}
+		}
+	}
+}
+
+// The pages are README.md and the guides.
+func TestBlocks(t *testing.T) {
+	root := t.TempDir()
+	for name, text := range map[string]string{"README.md": "```\nmake a\n```\n", "docs/guides/x.md": "```\nmake b\n```\n", "docs/other.md": "```\nmake c\n```\n"} {
+		path := filepath.Join(root, name)
+		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	all, err := blocks(root)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var seen []string
+	for i := range all {
+		seen = append(seen, all[i].at()+" "+all[i].text)
+	}
+	if diff := gocmp.Diff([]string{"README.md:1 make a\n", "docs/guides/x.md:1 make b\n"}, seen); diff != "" {
+		t.Errorf("blocks (-want +got):\n%s", diff)
+	}
+}
+
 // A mark that says nothing, or something that is not so, is refused.
 func TestMarks(t *testing.T) {
 	root, err := sandbox.Root()
