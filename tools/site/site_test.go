@@ -154,6 +154,40 @@ func TestBroken(t *testing.T) {
 	}
 }
 
+// A site with a broken link is an error that names the page, and has no list of links.
+func TestRunRefusesBroken(t *testing.T) {
+	root, out := t.TempDir(), t.TempDir()
+	for name, file := range small(map[string]string{"docs/x.md": "# X\n\n<a href=\"no.html\">y</a>\n"}) {
+		if err := put(root, name, file.Data); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := run(root, out, "main"); err == nil || !strings.Contains(err.Error(), "1 links are broken:\nx.html: no.html: there is no such file") {
+		t.Errorf("the error is %v", err)
+	}
+	if _, err := os.Stat(filepath.Join(out, "main", "external-links.txt")); !os.IsNotExist(err) {
+		t.Errorf("the list of links is there: %v", err)
+	}
+}
+
+// A page that the repository has no more is not in the next site of the same version.
+func TestWriteReplaces(t *testing.T) {
+	dir := built(t, small(map[string]string{"docs/x.md": "# X\n"}))
+	s, err := read(small(nil))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := s.write(dir, "main"); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := os.Stat(filepath.Join(dir, "x.html")); !os.IsNotExist(err) {
+		t.Errorf("the old page is there: %v", err)
+	}
+	if _, err := os.Stat(filepath.Join(dir, "index.html")); err != nil {
+		t.Error(err)
+	}
+}
+
 // A new version leaves the others, and the first page leads to the newest release.
 func TestVersions(t *testing.T) {
 	out := t.TempDir()
