@@ -1,6 +1,10 @@
 package command
 
 import (
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
 	"strings"
 	"testing"
 
@@ -109,6 +113,9 @@ func TestCordonRefuses(t *testing.T) {
 	if err := w.change(t.Context(), nodes, "n1", []string{"g0", "g2"}, nil); err == nil || err.Error() != "node n1 has no GPU g2, it has g0, g1" {
 		t.Errorf("an unknown GPU: %v", err)
 	}
+	if err := w.change(t.Context(), nodes, "n1", []string{"GPU-gone"}, nil); err == nil || err.Error() != "node n1 has no GPU GPU-gone, it has g0, g1" {
+		t.Errorf("a GPU that the node no longer has: %v", err)
+	}
 	if list, _ := cordoned(t, nodes); len(list) != 1 {
 		t.Errorf("after an unknown GPU the list is %v", list)
 	}
@@ -117,5 +124,40 @@ func TestCordonRefuses(t *testing.T) {
 	})
 	if err := w.change(t.Context(), nodes, "n1", []string{"g0"}, nil); !apierrors.IsForbidden(err) || !strings.Contains(err.Error(), "write GPUNode n1") {
 		t.Errorf("without the right: %v", err)
+	}
+}
+
+// A GPUNode that somebody else has written meanwhile is read again, and what it says then is kept.
+func TestCordonTriesAgain(t *testing.T) {
+	const node = `{"apiVersion":"tandem-gpu.io/v1alpha1","kind":"GPUNode","metadata":{"name":"n1"},"spec":{"cordonedDevices":[%s]},
+		"status":{"devices":[{"id":"GPU-a","index":0,"health":"Healthy"}]}}`
+	var written []string
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		others := ""
+		if r.Method == http.MethodPut {
+			raw, err := io.ReadAll(r.Body)
+			if err != nil {
+				t.Error(err)
+			}
+			if written = append(written, string(raw)); len(written) == 1 {
+				w.WriteHeader(http.StatusConflict)
+				_, _ = fmt.Fprint(w, `{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"Conflict","code":409}`)
+				return
+			}
+		}
+		if len(written) > 0 {
+			others = `{"id":"GPU-b","reason":"theirs"}`
+		}
+		_, _ = fmt.Fprintf(w, node, others)
+	}))
+	defer s.Close()
+	var out, errs strings.Builder
+	code := Execute([]string{"cordon", "n1", "g0", "--kubeconfig", configFor(t, s.URL)}, Streams{Out: &out, Errs: &errs, Env: func(string) string { return "" }})
+	if code != 0 || out.String() != "n1/g0 takes no new pods\n" || errs.Len() > 0 {
+		t.Errorf("code %d, %q, %q", code, out.String(), errs.String())
+	}
+	if len(written) != 2 || !strings.Contains(written[1], "theirs") || !strings.Contains(written[1], "GPU-a") {
+		t.Errorf("the GPUNode was written as %q, want a second time with what somebody else has written", written)
 	}
 }

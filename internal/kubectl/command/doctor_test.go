@@ -39,13 +39,19 @@ func apiServer(t *testing.T, refused string) (config string, asked *[]string) {
 		_, _ = fmt.Fprint(w, answer)
 	}))
 	t.Cleanup(s.Close)
-	config = filepath.Join(t.TempDir(), "config")
+	return configFor(t, s.URL), asked
+}
+
+// configFor writes the kubeconfig of a server.
+func configFor(t *testing.T, url string) string {
+	t.Helper()
+	config := filepath.Join(t.TempDir(), "config")
 	raw := fmt.Sprintf(`{"apiVersion":"v1","kind":"Config","current-context":"c","clusters":[{"name":"c","cluster":{"server":%q}}],
-		"users":[{"name":"u","user":{"token":"secret"}}],"contexts":[{"name":"c","context":{"cluster":"c","user":"u"}}]}`, s.URL)
+		"users":[{"name":"u","user":{"token":"secret"}}],"contexts":[{"name":"c","context":{"cluster":"c","user":"u"}}]}`, url)
 	if err := os.WriteFile(config, []byte(raw), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	return config, asked
+	return config
 }
 
 // doctor runs the command.
