@@ -38,6 +38,53 @@ func TestSchedulerNameNeedsItsAPI(t *testing.T) {
 	}
 }
 
+// The chart says which release it is and which Kubernetes it needs, which Helm checks, and has the registry of the release as a value.
+func TestChartNamesItsRelease(t *testing.T) {
+	folder := filepath.Join(t.TempDir(), "tandem")
+	if err := (Chart{Root: repository(t), Version: version, Registry: "registry.example.com/team"}).Write(folder); err != nil {
+		t.Fatal(err)
+	}
+	raw, err := os.ReadFile(filepath.Join(folder, "Chart.yaml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var is struct{ Name, Version, AppVersion string }
+	if err := yaml.Unmarshal(raw, &is); err != nil || is.Name != "tandem" || is.Version != "0.1.0" || is.AppVersion != "v0.1.0" {
+		t.Errorf("Chart.yaml says %+v, error %v", is, err)
+	}
+	o := objects(t, folder, "", systemNamespace)["Deployment tandem-scheduler"]
+	if image := o.containers()[0]["image"]; image != "registry.example.com/team/tandem-scheduler:v0.1.0" {
+		t.Errorf("the scheduler runs %v", image)
+	}
+	if _, err := run(t, folder, "", "template", "tandem", "--kube-version", "1.33.0"); err == nil || !strings.Contains(err.Error(), "1.34") {
+		t.Errorf("with Kubernetes 1.33: error %v, want one that names the least version", err)
+	}
+}
+
+// What the chart cannot say of a component is an error that names the place.
+func TestComponentsOnlyAdd(t *testing.T) {
+	base := func() map[string]any {
+		return map[string]any{"spec": map[string]any{"replicas": 1, "args": []any{"a"}, "labels": map[string]any{"a": "b"}}}
+	}
+	for name, c := range map[string]struct {
+		change func(spec map[string]any)
+		want   string
+	}{
+		"a key less":         {func(spec map[string]any) { delete(spec, "replicas") }, "spec: read the component of .Values.x: it takes replicas away"},
+		"text for a list":    {func(spec map[string]any) { spec["args"] = "a" }, "spec: args: read the component of .Values.x: it sets a, which is no list"},
+		"text for an object": {func(spec map[string]any) { spec["labels"] = "a" }, "spec: labels: read the component of .Values.x: it sets a, which is no object"},
+		"a further item":     {func(spec map[string]any) { spec["args"] = []any{"a", "b"} }, ""},
+		"another value":      {func(spec map[string]any) { spec["replicas"] = 2 }, ""},
+	} {
+		changed := base()
+		c.change(changed["spec"].(map[string]any))
+		err := (&differ{}).compare(base(), changed, ".Values.x")
+		if c.want == "" && err != nil || c.want != "" && (err == nil || !strings.Contains(err.Error(), c.want)) {
+			t.Errorf("%s: error %v, want %q", name, err, c.want)
+		}
+	}
+}
+
 // Two components that add capabilities both have theirs.
 func TestCapabilitiesAddUp(t *testing.T) {
 	o := objects(t, chartOf(t), "components: {gpuAdmin: true, shmSweep: true}\n", systemNamespace)["DaemonSet tandem-agent"]
