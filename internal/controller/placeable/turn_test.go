@@ -86,6 +86,9 @@ func TestPassSeesStarted(t *testing.T) {
 		p.OwnerReferences = owner("job")
 		w.run(t, p)
 	}
+	waits := runs(t, "started-2", "n1", 0, 10, 7)
+	waits.OwnerReferences, waits.Spec.NodeName = owner("job"), ""
+	w.run(t, waits)
 	w.submit(t, "four", 4, noon)
 	w.submit(t, "fifth", 1, noon.Add(time.Second))
 	w.pass(t)
@@ -203,6 +206,18 @@ func TestPassBacksOff(t *testing.T) {
 	must(t, err)
 	if requeue["count"] != int64(3) || requeue["requeueAt"] != noon.Add(4*time.Minute).Format(time.RFC3339) {
 		t.Errorf("the third try is %v, want a count of 3 and four minutes", requeue)
+	}
+}
+
+// A Workload that was answered Retry has no answer until Kueue asks anew.
+func TestPassAnswersOnce(t *testing.T) {
+	w := newWorld(t)
+	w.submit(t, "given-back", 1, noon, func(workload map[string]any) {
+		workload["status"].(map[string]any)["admissionChecks"].([]any)[1].(map[string]any)["state"] = string(Retry)
+	})
+	w.pass(t)
+	if state, message := w.check(t, "given-back"); state != string(Retry) || message != "" {
+		t.Errorf("a Workload that gives its quota back: %s, %s", state, message)
 	}
 }
 
