@@ -131,8 +131,8 @@ PLATFORMS ?= # of a trial: linux/amd64,linux/arm64,…; all where it is empty
 DIST ?= $(CURDIR)/dist
 RELEASE = go run -C tools/release .
 release: ## VERSION=v0.1.0: images, manifests, chart, kubectl-tandem, checksums, SBOM and licences into dist/; REGISTRY=HOST/PATH, PLATFORMS, DIRTY=1
-	$(RELEASE) build -version=$(VERSION) -registry=$(REGISTRY) -platforms=$(strip $(PLATFORMS)) -output=$(DIST) $(if $(DIRTY),-dirty)
-	$(RELEASE) check -version=$(VERSION) -platforms=$(strip $(PLATFORMS)) $(DIST)
+	$(RELEASE) build -version=$(VERSION) -registry=$(REGISTRY) -platforms=$(strip $(PLATFORMS)) -output=$(abspath $(DIST)) $(if $(DIRTY),-dirty)
+	$(RELEASE) check -version=$(VERSION) -platforms=$(strip $(PLATFORMS)) $(abspath $(DIST))
 
 test-release: ## build a release twice, in this tree and in a clone elsewhere, and compare; VERSION, PLATFORMS as for release
 	hack/test-release.sh

@@ -4,7 +4,9 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
+	"errors"
 	"fmt"
+	"io/fs"
 	"maps"
 	"os"
 	"path/filepath"
@@ -18,8 +20,12 @@ import (
 	"github.com/tandem-gpu/tandem/tools/release/licence"
 )
 
-// Build writes the release into the folder, which it replaces when all is built.
+// Build writes the release into the folder, which it replaces when all is built. A folder with other files than those of a release is
+// an error: its files would be lost.
 func (r *Release) Build(ctx context.Context, folder string, say func(string)) error {
+	if err := replaceable(folder); err != nil {
+		return err
+	}
 	temp, err := os.MkdirTemp("", "tandem-release-")
 	if err != nil {
 		return err
@@ -45,6 +51,21 @@ func (r *Release) Build(ctx context.Context, folder string, say func(string)) er
 		return err
 	}
 	return write(folder, files)
+}
+
+// replaceable fails where the folder has files and no checksums of a release.
+func replaceable(folder string) error {
+	entries, err := os.ReadDir(folder)
+	switch {
+	case errors.Is(err, fs.ErrNotExist), err == nil && len(entries) == 0:
+		return nil
+	case err != nil:
+		return fmt.Errorf("look into the folder for the release: %w", err)
+	}
+	if _, err := os.Stat(filepath.Join(folder, sumsFile)); err != nil {
+		return fmt.Errorf("write the release into %s: the folder has files, and no %s of an earlier release: name a new folder, or remove these files", folder, sumsFile)
+	}
+	return nil
 }
 
 // write replaces the folder.

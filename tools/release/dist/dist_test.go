@@ -335,3 +335,27 @@ func TestBadInput(t *testing.T) {
 		t.Errorf("all platforms are %v, error %v", all, err)
 	}
 }
+
+// A folder with files of somebody else is refused before anything is built, and keeps them. An earlier release may be replaced.
+func TestReplaceable(t *testing.T) {
+	folder := t.TempDir()
+	for _, free := range []string{folder, filepath.Join(folder, "new")} {
+		if err := replaceable(free); err != nil {
+			t.Errorf("%s: %v, want no error", free, err)
+		}
+	}
+	mine := filepath.Join(folder, "thesis.txt")
+	writeFile(t, mine, "text\n")
+	r := Release{Root: ".", Version: version}
+	err := r.Build(t.Context(), folder, func(what string) { t.Errorf("it goes on: %s", what) })
+	if err == nil || !strings.Contains(err.Error(), folder) || !strings.Contains(err.Error(), sumsFile) {
+		t.Errorf("error %v, want one that names the folder and %s", err, sumsFile)
+	}
+	if _, err := os.Stat(mine); err != nil {
+		t.Error(err)
+	}
+	writeFile(t, filepath.Join(folder, sumsFile), "")
+	if err := replaceable(folder); err != nil {
+		t.Errorf("an earlier release: %v, want no error", err)
+	}
+}
