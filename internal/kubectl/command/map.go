@@ -193,8 +193,11 @@ func (p *page) draw(b *strings.Builder, paint picture.Paint, all bool, f *filter
 			list(b, &n)
 		}
 	}
-	if p.shown == 0 {
-		fmt.Fprintf(b, "\nno GPU is to be shown: the filters let %d through, and --skip leaves out %d\n", p.filtered, f.skip)
+	switch {
+	case p.filtered == 0:
+		b.WriteString("\nno GPU is shown: the snapshot has none that passes --node, --model, --namespace and --only together\n")
+	case p.shown == 0:
+		fmt.Fprintf(b, "\nno GPU is shown: the filters let %d through, and --skip leaves out %d\n", p.filtered, f.skip)
 	}
 	if p.GPUsLeft > 0 {
 		fmt.Fprintf(b, "\n%s more: --skip %d shows the next, --limit 0 all; --node, --namespace, --model and --only narrow them down\n", wording.Count(p.GPUsLeft, "GPU"), f.skip+p.shown)

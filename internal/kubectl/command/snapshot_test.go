@@ -79,6 +79,7 @@ func TestExitCodes(t *testing.T) {
 		{"no configuration of the scheduler", empty, []string{"simulate", "--snapshot", "-", "--present", "/nonexistent/c.yaml"}, command.Failed, "--present"},
 		{"no pods to add", empty, []string{"simulate", "--snapshot", "-", "--add", "/nonexistent/p.yaml"}, command.Failed, "/nonexistent/p.yaml"},
 		{"no nodes to play", empty, []string{"simulate", "--snapshot", "-"}, command.Failed, "the cluster has no nodes"},
+		{"a gang without a name", empty, []string{"why", "gang/", "--snapshot", "-"}, command.Misused, `"gang/" names nothing: legal are POD, pod/NAME, gang/NAME and job/NAME`},
 		{"no file", "", []string{"snapshot", "--snapshot", "/nonexistent/x.json"}, command.Failed, "/nonexistent/x.json"},
 		{"no snapshot", "{}", []string{"snapshot", "--snapshot", "-"}, command.Failed, "apiVersion"},
 		{"no kubeconfig", "", []string{"snapshot", "--kubeconfig", "/nonexistent/config"}, command.Failed, "/nonexistent/config"},

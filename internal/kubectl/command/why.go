@@ -95,6 +95,9 @@ func find(s *snapshot.Snapshot, namespace, what string) (*found, error) {
 	if !ok {
 		kind, name = "pod", what
 	}
+	if name == "" {
+		return nil, usage("%q names nothing: legal are POD, pod/NAME, gang/NAME and job/NAME", what)
+	}
 	matches := func(p *asked) bool { return p.Namespace == namespace && p.Name.Name == name }
 	switch kind {
 	case "pod", "pods", "po":

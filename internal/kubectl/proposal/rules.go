@@ -9,9 +9,12 @@ import (
 	"time"
 
 	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	schedulerconfig "k8s.io/kubernetes/pkg/scheduler/apis/config"
 	inTree "k8s.io/kubernetes/pkg/scheduler/apis/config/scheme"
+	"sigs.k8s.io/yaml"
 
 	"github.com/tandem-gpu/tandem/internal/cluster/victims"
 	"github.com/tandem-gpu/tandem/internal/cluster/workloads"
@@ -50,13 +53,9 @@ func Defaults() (*outlook.Rules, error) {
 // Rules returns the rules of the profile of a KubeSchedulerConfiguration that enables GPUShare. notes names the arguments that differ
 // from their defaults and make no difference to a simulation.
 func Rules(raw []byte) (r *outlook.Rules, notes []string, err error) {
-	object, _, err := inTree.Codecs.UniversalDecoder().Decode(raw, nil, nil)
+	c, err := decode(raw)
 	if err != nil {
 		return nil, nil, err
-	}
-	c, ok := object.(*schedulerconfig.KubeSchedulerConfiguration)
-	if !ok {
-		return nil, nil, fmt.Errorf("kind: %T, legal is KubeSchedulerConfiguration", object)
 	}
 	p, err := profileOf(c)
 	if err != nil {
@@ -75,6 +74,23 @@ func Rules(raw []byte) (r *outlook.Rules, notes []string, err error) {
 	}
 	notes, err = withoutEffect(p)
 	return r, notes, err
+}
+
+// decode reads a KubeSchedulerConfiguration, and says what the file has instead: most likely the ConfigMap around it.
+func decode(raw []byte) (*schedulerconfig.KubeSchedulerConfiguration, error) {
+	object, _, err := inTree.Codecs.UniversalDecoder().Decode(raw, nil, nil)
+	c, ok := object.(*schedulerconfig.KubeSchedulerConfiguration)
+	switch {
+	case runtime.IsNotRegisteredError(err), runtime.IsMissingKind(err), runtime.IsMissingVersion(err), err == nil && !ok:
+		var is metav1.TypeMeta
+		if err := yaml.Unmarshal(raw, &is); err != nil {
+			return nil, err
+		}
+		return nil, fmt.Errorf("apiVersion and kind: %q and %q, legal are kubescheduler.config.k8s.io/v1 and KubeSchedulerConfiguration", is.APIVersion, is.Kind)
+	case err != nil:
+		return nil, err
+	}
+	return c, nil
 }
 
 // profileOf returns the one profile that has arguments of GPUShare: the decoder gives them to each profile that enables it.

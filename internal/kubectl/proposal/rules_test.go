@@ -80,7 +80,10 @@ func TestRulesRefuses(t *testing.T) {
 		says []string
 	}{
 		{"no YAML", []byte("{"), []string{""}},
-		{"another kind", []byte("apiVersion: kubescheduler.config.k8s.io/v1\nkind: GPUShareArgs\n"), []string{"kind", "legal is KubeSchedulerConfiguration"}},
+		{"another kind", []byte("apiVersion: kubescheduler.config.k8s.io/v1\nkind: GPUShareArgs\n"), []string{`"GPUShareArgs", legal are kubescheduler.config.k8s.io/v1 and KubeSchedulerConfiguration`}},
+		{"an object of the cluster", []byte("apiVersion: v1\nkind: ConfigMap\n"), []string{`apiVersion and kind: "v1" and "ConfigMap", legal are kubescheduler.config.k8s.io/v1 and KubeSchedulerConfiguration`}},
+		{"no kind", []byte("profiles: []\n"), []string{`apiVersion and kind: "" and "", legal are`}},
+		{"no version", []byte("kind: KubeSchedulerConfiguration\n"), []string{`apiVersion and kind: "" and "KubeSchedulerConfiguration", legal are`}},
 		{"unknown field", configuration(all, "{name: GPUShare, args: {polic: spread}}"), []string{"GPUShare", `unknown field "polic"`}},
 		{"unknown policy", configuration(all, "{name: GPUShare, args: {policy: best}}"), []string{"profiles[tandem].pluginConfig[GPUShare].args.policy", "best", "tandem"}},
 		{"bad number of domains", configuration(all, "{name: GPUGang, args: {maxDomains: -1}}"), []string{"pluginConfig[GPUGang].args.maxDomains", "-1"}},
