@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -227,6 +228,26 @@ func TestConfigurationsHaveNames(t *testing.T) {
 	}
 	if again := named("scheduler: {replicas: 3}"); again != plain {
 		t.Errorf("one configuration is named %s and %s", plain, again)
+	}
+}
+
+// The files of the chart name pages by paths that the repository has, since a link of the guide leads nowhere from there.
+func TestChartNamesPages(t *testing.T) {
+	root := repository(t)
+	for _, name := range []string{"values.yaml", "values.schema.json"} {
+		text, err := os.ReadFile(filepath.Join(chartOf(t), name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		pages := regexp.MustCompile(`docs/[a-z/-]+\.md`).FindAllString(string(text), -1)
+		if len(pages) < 4 || strings.Contains(string(text), "](") {
+			t.Errorf("%s names %d pages, want at least 4 and no link", name, len(pages))
+		}
+		for _, page := range pages {
+			if _, err := os.Stat(filepath.Join(root, page)); err != nil {
+				t.Errorf("%s: %v", name, err)
+			}
+		}
 	}
 }
 

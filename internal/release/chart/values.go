@@ -3,7 +3,9 @@ package chart
 import (
 	"encoding/json"
 	"fmt"
+	"path"
 	"reflect"
+	"regexp"
 	"strings"
 
 	"sigs.k8s.io/yaml"
@@ -53,7 +55,7 @@ var features = []any{"elastic", "inference", "notebooks"}
 func values(registry string, is standards) []value {
 	all := []value{
 		{"images.registry", registry, schema{"type": "string", "pattern": `^([a-z0-9.-]+(:[0-9]+)?(/[a-z0-9._-]+)*)?$`},
-			"What is put before the names of the images, such as `registry.example.com/team`, without a slash at the end."},
+			"What is put before the names of the images, such as `registry.example.com/team`, without a slash at the end. Where the release was built with `REGISTRY`, that is the default."},
 		{"images.tag", "", schema{"type": "string", "pattern": `^([A-Za-z0-9_][A-Za-z0-9._-]{0,127})?$`}, "The tag of the images. Empty means the chart's `appVersion`."},
 		{"images.pullPolicy", "IfNotPresent", schema{"enum": []any{"Always", "IfNotPresent", "Never"}}, "When the kubelets pull the images: `Always`, `IfNotPresent` or `Never`."},
 		{"images.pullSecrets", []any{}, pullSecrets, "Secrets of the namespace with which images are pulled: `[{name: NAME}]`."},
@@ -85,8 +87,8 @@ func values(registry string, is standards) []value {
 		value{"components.gpuAdmin", false, boolean, "Gives the agent `CAP_SYS_ADMIN`, for exclusive mode and for watching MIG instances."},
 		value{"components.deviceMounts", false, boolean, "For nodes whose container toolkit takes devices from mounts and not from the environment."},
 		value{"components.shmSweep", false, boolean, "Lets the agent remove shared memory of users other than root while tenants run."},
-		value{"components.nodeMemory", false, boolean, "Writes the memory of GPUs into Nodes, for autoscalers ([autoscaling](autoscaling.md)). The controller gets the right to patch the status of Nodes."},
-		value{"components.placeable", false, boolean, "Answers Kueue's AdmissionChecks whether a Workload fits on devices now ([Kueue](kueue.md))."},
+		value{"components.nodeMemory", false, boolean, "The controller writes the memory of GPUs into Nodes, for autoscalers ([autoscaling](autoscaling.md)). It gets the right to patch the status of Nodes."},
+		value{"components.placeable", false, boolean, "The controller answers Kueue's AdmissionChecks whether a Workload fits on devices now ([Kueue](kueue.md))."},
 		value{"components.saneRequests", false, boolean, "Refuses absurd requests of any resource in any pod of the cluster."},
 		value{"components.schedulerName", false, boolean, "Sets `schedulerName` for pods with vGPUs in the namespaces labelled `tandem-gpu.io/scheduler-name=inject`. Needs Kubernetes 1.36."},
 		value{"monitors.enabled", false, boolean, "PodMonitors and a PrometheusRule for the Prometheus operator, whose CRDs must be there ([monitoring](monitoring.md))."},
@@ -135,7 +137,7 @@ func schemaText(all []value) ([]byte, error) {
 			}
 			node = properties[key].(schema)
 		}
-		leaf := schema{"description": strings.ReplaceAll(v.help, "`", "")}
+		leaf := schema{"description": plain(v.help)}
 		for key, is := range v.schema {
 			leaf[key] = is
 		}
@@ -144,6 +146,16 @@ func schemaText(all []value) ([]byte, error) {
 	root["$schema"] = "http://json-schema.org/draft-07/schema#"
 	raw, err := json.MarshalIndent(root, "", "  ")
 	return append(raw, '\n'), err
+}
+
+// link is one of Markdown. The guide with the table of the values is the page that it starts from.
+var link = regexp.MustCompile(`\[[^]]*\]\(([^)]*)\)`)
+
+// plain is a text for files of the chart: it names pages by their paths in the repository.
+func plain(help string) string {
+	return link.ReplaceAllStringFunc(strings.ReplaceAll(help, "`", ""), func(found string) string {
+		return path.Join("docs/guides", link.FindStringSubmatch(found)[1])
+	})
 }
 
 // valuesText is values.yaml, with what each value changes above it.
@@ -161,7 +173,7 @@ func valuesText(all []value) (string, error) {
 		if err != nil {
 			return "", err
 		}
-		fmt.Fprintf(&b, "%s\n", indent("# "+strings.ReplaceAll(v.help, "`", "")+"\n"+string(raw), "  "))
+		fmt.Fprintf(&b, "%s\n", indent("# "+plain(v.help)+"\n"+string(raw), "  "))
 	}
 	return b.String(), nil
 }
