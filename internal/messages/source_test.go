@@ -241,7 +241,7 @@ func TestTexts(t *testing.T) {
 			}
 		}
 		for _, r := range s.Rows {
-			for part := range strings.SplitSeq(r.Says, "…") {
+			for part := range strings.SplitSeq(strings.ReplaceAll(r.Says, " · ", "…"), "…") {
 				if part = strings.TrimSpace(part); part == "" {
 					continue
 				}

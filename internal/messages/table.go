@@ -4,7 +4,8 @@ package messages
 type Row struct {
 	// Reason is the word by which programs and people tell the message from others.
 	Reason string
-	// Says has parts of the text, with … for what differs from case to case; "" where the whole text differs.
+	// Says has parts of the text, with … for what differs from case to case, and · between texts of which one is said; "" where the whole
+	// text differs.
 	Says string
 	// Means says what has happened, Do what helps.
 	Means, Do string
