@@ -101,14 +101,14 @@ func notReady(reason string) func(*Facts) []hit {
 func (f *Facts) readyFix(node, reason string) string {
 	switch reason {
 	case v1alpha1.ReadyNoDriver:
-		return "nvidia-smi on the node: load the driver where it fails; else give the agent's pod NVIDIA's runtime, and driver.root of deploy/agent/config.yaml the folder of the driver"
+		return "nvidia-smi on the node: load the driver where it fails; else give the agent's pod NVIDIA's runtime, and driver.root of the agent's configuration the folder of the driver"
 	case v1alpha1.ReadyNotRegistered:
 		return "journalctl -u kubelet on the node: it says why it refuses the agent; /var/lib/kubelet/device-plugins has to be its folder"
 	}
 	if n := f.index.nodes[node]; n != nil && older(n.Status.NodeInfo.KubeletVersion, podsAPI) {
-		return fmt.Sprintf("the kubelet is %s and serves no pods before %s: add the component deploy/components/pods-from-apiserver, and %s", n.Status.NodeInfo.KubeletVersion, podsAPI, apply)
+		return fmt.Sprintf("the kubelet is %s and serves no pods before %s: add the component deploy/components/pods-from-apiserver (components.podsFromAPIServer of the chart), and %s", n.Status.NodeInfo.KubeletVersion, podsAPI, apply)
 	}
-	return "switch the feature gate PodsAPI of the kubelet on, or add the component deploy/components/pods-from-apiserver"
+	return "switch the feature gate PodsAPI of the kubelet on, or add the component deploy/components/pods-from-apiserver (components.podsFromAPIServer of the chart)"
 }
 
 func notReadyElse(f *Facts) []hit {
@@ -216,7 +216,7 @@ func notEnforced(f *Facts) []hit {
 			if d := &g.Status.Devices[i]; d.Enforcement == v1alpha1.EnforcementNone {
 				hits = append(hits, hit{
 					fmt.Sprintf("GPUNode/%s/g%d", g.Name, d.Index), fmt.Sprintf("nothing keeps shares of the device, a %s, in their bounds", d.Model),
-					"give it to tenants that trust each other, or set slots.models of deploy/agent/config.yaml to 1 for the model",
+					"give it to tenants that trust each other, or set slots.models of the agent's configuration to 1 for the model",
 				})
 			}
 		}

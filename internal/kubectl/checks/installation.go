@@ -26,8 +26,9 @@ const (
 	activatorApp  = "tandem-activator"
 )
 
-// apply is what installs Tandem anew, or what of it is missing.
-const apply = "kubectl apply --server-side -k deploy/"
+// apply is what installs Tandem anew, or what of it is missing. It names no command alone: that of another way of installing would
+// put other images and other settings in the place of those that are there.
+const apply = "apply the release again as it was installed (install.yaml, Helm, or deploy/ with your overlay)"
 
 // least and newest bound the versions of Kubernetes that were tried. podsAPI is the first whose kubelet serves pods.
 var (
@@ -117,7 +118,7 @@ func notInstalled(f *Facts) []hit {
 	if f.installed() {
 		return nil
 	}
-	return []hit{{"Namespace/" + f.Namespace, fmt.Sprintf("the namespace %s has neither the scheduler nor the agent nor MPS", f.Namespace), apply + ", or --scheduler-namespace where Tandem is in another namespace"}}
+	return []hit{{"Namespace/" + f.Namespace, fmt.Sprintf("the namespace %s has neither the scheduler nor the agent nor MPS", f.Namespace), "install Tandem (docs/guides/install.md), or give --scheduler-namespace where it is in another namespace"}}
 }
 
 func workloadMissing(f *Facts) []hit {
@@ -248,7 +249,7 @@ func imagesDiffer(f *Facts) []hit {
 	for _, t := range slices.Sorted(maps.Keys(users)) {
 		parts = append(parts, t+" of "+strings.Join(users[t], ", "))
 	}
-	return []hit{{"Namespace/" + f.Namespace, "the images have different tags: " + strings.Join(parts, "; "), "name one tag for all images in the kustomization, and " + apply}}
+	return []hit{{"Namespace/" + f.Namespace, "the images have different tags: " + strings.Join(parts, "; "), "name one tag for all images (images.tag of the chart, or images of the kustomization), and " + apply}}
 }
 
 // outdated finds a DaemonSet of which pods are older than its template.
@@ -283,7 +284,7 @@ func apiMissing(f *Facts) []hit {
 		}
 		hits = append(hits, hit{
 			fmt.Sprintf("CustomResourceDefinition/%s.%s", r.Resource, r.Group),
-			fmt.Sprintf("the API server does not serve %s of %s%s", r.Resource, r.GroupVersion(), other), "kubectl apply --server-side -k deploy/crds",
+			fmt.Sprintf("the API server does not serve %s of %s%s", r.Resource, r.GroupVersion(), other), "kubectl apply --server-side -f crds.yaml of the release, or -k deploy/crds in a clone of it",
 		})
 	}
 	return hits

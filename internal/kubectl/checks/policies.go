@@ -25,7 +25,7 @@ const (
 	// hostAccess is the label of namespaces that hostPolicy leaves out, where its value is allowed.
 	hostAccess, allowed = v1alpha1.Domain + "/host-access", "allowed"
 	// applyPolicies puts the policies back as they were.
-	applyPolicies = "kubectl apply --server-side --force-conflicts -k deploy/policies"
+	applyPolicies = "kubectl apply --server-side --force-conflicts -k deploy/policies in a clone of the release, or your overlay of it"
 )
 
 // notExempt is what the binding of hostPolicy selects.
