@@ -39,6 +39,18 @@ func TestSchedulerNameNeedsItsAPI(t *testing.T) {
 	}
 }
 
+// A component that the controller works for is refused by its name where the controller is left out.
+func TestComponentsNeedTheController(t *testing.T) {
+	for _, c := range components {
+		name := strings.TrimPrefix(c.value, ".Values.components.")
+		_, err := run(t, chartOf(t), "components: {"+name+": true}\ncontroller: {enabled: false}\n", "template", "tandem", "--api-versions", mutating)
+		refused := err != nil && strings.Contains(err.Error(), "components."+name+": the controller does this, and controller.enabled is false")
+		if want := slices.Contains([]string{"nodeMemory", "placeable"}, name); refused != want || !want && err != nil {
+			t.Errorf("%s without the controller: error %v, refused should be %v", name, err, want)
+		}
+	}
+}
+
 // The chart says which release it is and which Kubernetes it needs, which Helm checks, and has the registry of the release as a value.
 func TestChartNamesItsRelease(t *testing.T) {
 	folder := filepath.Join(t.TempDir(), "tandem")

@@ -70,10 +70,17 @@ func fileOf(o object) string {
 // mutating is the API of MutatingAdmissionPolicies, which not every API server serves that Tandem works with.
 const mutating = "admissionregistration.k8s.io/v1/MutatingAdmissionPolicy"
 
+// byController are the components whose work the controller does.
+var byController = []string{".Values.components.nodeMemory", ".Values.components.placeable"}
+
 // addition is the template with what a component adds.
 func (m *manifests) addition(t *template, value string) (string, error) {
 	texts := make([]string, 0, len(m.added[value]))
 	check := ""
+	if slices.Contains(byController, value) {
+		check = fmt.Sprintf("{{- if not .Values.controller.enabled }}\n{{- fail %q }}\n{{- end }}\n",
+			strings.TrimPrefix(value, ".Values.")+": the controller does this, and controller.enabled is false: leave the controller on, or set this to false")
+	}
 	for _, o := range m.added[value] {
 		if o.kind() == "MutatingAdmissionPolicy" {
 			check = fmt.Sprintf("{{- if not (.Capabilities.APIVersions.Has %q) }}\n{{- fail %q }}\n{{- end }}\n", mutating,
