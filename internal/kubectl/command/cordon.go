@@ -109,9 +109,6 @@ func (w *cordon) change(ctx context.Context, nodes dynamic.ResourceInterface, na
 		return fmt.Errorf("write GPUNode %s: %w", name, err)
 	}
 	if _, err := nodes.Update(ctx, object, metav1.UpdateOptions{}); err != nil {
-		if apierrors.IsConflict(err) {
-			return err // the caller tries again
-		}
 		return fmt.Errorf("write GPUNode %s: %w", name, err)
 	}
 	_, err = io.WriteString(out, said)
