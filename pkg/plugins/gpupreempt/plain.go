@@ -79,10 +79,11 @@ func (p *Plugin) awaitsPlain(ctx context.Context, pod *v1.Pod, statuses fwk.Node
 	nominated := latest.DeepCopy()
 	nominated.Status.NominatedNodeName, _ = chosen.(string)
 	node = nominated.Status.NominatedNodeName
-	if ok, why := p.plain.PodEligibleToPreemptOthers(ctx, nominated, statuses.Get(node)); !ok {
-		return node, why
+	isEligible, why := p.plain.PodEligibleToPreemptOthers(ctx, nominated, statuses.Get(node))
+	if isEligible {
+		return "", ""
 	}
-	return "", ""
+	return node, why
 }
 
 // evictionDelay returns how long the eviction rate limit delays a preemptor without vGPUs. Its victims are unknown yet:
