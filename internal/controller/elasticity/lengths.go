@@ -82,7 +82,7 @@ func (p *pass) learnEnd(ref podgroup.Ref, pods []*v1.Pod) {
 		had.Served += ranFor(pod)
 	}
 	if m := p.memory[ref]; m != nil && !m.at.IsZero() {
-		had.Served, had.Done, least = max(had.Served, m.served), max(had.Done, m.done), m.like.Least
+		had.Served, least = max(had.Served, m.served), m.like.Least
 		m.at = time.Time{} // members that come later are those of another job
 	}
 	if least > 0 && had.Served > 0 {
