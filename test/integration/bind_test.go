@@ -185,12 +185,12 @@ func (f *faultyServer) check(t *testing.T) {
 	poll(t, "all binds are counted", func(context.Context) (bool, string) { // a pod is bound before the server reads the answer
 		f.mu.Lock()
 		defer f.mu.Unlock()
-		return len(f.accepted) >= podCount, fmt.Sprintf("those of %d pods are", len(f.accepted))
+		return f.answered() >= podCount, fmt.Sprintf("those of %d pods are", f.answered())
 	})
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if len(f.accepted) != podCount {
-		t.Errorf("the API server accepted binds of %d pods, want %d", len(f.accepted), podCount)
+	if f.answered() != podCount {
+		t.Errorf("the API server accepted binds of %d pods, and did not tell of %v, want %d", len(f.accepted), f.unknown, podCount)
 	}
 	for path, count := range f.accepted {
 		if count != 1 {
@@ -203,6 +203,17 @@ func (f *faultyServer) check(t *testing.T) {
 		}
 	}
 	t.Logf("requests by fault: %v", f.counts)
+}
+
+// answered counts the pods of which the API server accepted a bind, or may have. The caller holds the mutex.
+func (f *faultyServer) answered() int {
+	n := len(f.accepted)
+	for path := range f.unknown {
+		if f.accepted[path] == 0 {
+			n++
+		}
+	}
+	return n
 }
 
 // awaitNoReservations fails where the plugin still keeps devices in memory for a pod that is long bound.

@@ -66,7 +66,9 @@ type faultyServer struct {
 	counts map[fault]int
 	// accepted counts, by path, the binds that the API server accepted.
 	accepted map[string]int
-	pending  sync.WaitGroup
+	// unknown has the paths of binds of which the API server itself did not tell whether it accepted them, as it may under load.
+	unknown map[string]bool
+	pending sync.WaitGroup
 }
 
 func newFaultyServer(t *testing.T, upstream *rest.Config) *faultyServer {
@@ -81,7 +83,7 @@ func newFaultyServer(t *testing.T, upstream *rest.Config) *faultyServer {
 	}
 	f := &faultyServer{
 		upstream: transport, target: target,
-		attempts: map[string]int{}, reads: map[string]int{}, counts: map[fault]int{}, accepted: map[string]int{},
+		attempts: map[string]int{}, reads: map[string]int{}, counts: map[fault]int{}, accepted: map[string]int{}, unknown: map[string]bool{},
 	}
 	f.forward = &httputil.ReverseProxy{
 		Transport: transport, FlushInterval: -1,
@@ -251,19 +253,28 @@ func (f *faultyServer) bind(r *http.Request, body []byte) reply {
 	out.Header = r.Header.Clone()
 	answer, err := f.upstream.RoundTrip(out)
 	if err != nil {
+		f.note(r.URL.Path, http.StatusBadGateway)
 		return failure(http.StatusBadGateway)
 	}
 	defer func() { _ = answer.Body.Close() }() // it was only read
-	if answer.StatusCode == http.StatusCreated {
-		f.mu.Lock()
-		f.accepted[r.URL.Path]++
-		f.mu.Unlock()
-	}
+	f.note(r.URL.Path, answer.StatusCode)
 	content, err := io.ReadAll(answer.Body)
 	if err != nil {
 		return failure(http.StatusBadGateway)
 	}
 	return reply{code: answer.StatusCode, contentType: answer.Header.Get("Content-Type"), body: content}
+}
+
+// note notes the code with which the API server answered a bind.
+func (f *faultyServer) note(path string, code int) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	switch {
+	case code == http.StatusCreated:
+		f.accepted[path]++
+	case code >= http.StatusInternalServerError:
+		f.unknown[path] = true
+	}
 }
 
 func (f *faultyServer) bindLater(r *http.Request, body []byte, kind fault) {
