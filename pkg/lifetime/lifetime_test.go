@@ -82,6 +82,23 @@ func TestWords(t *testing.T) {
 	}
 }
 
+// What a user declares weighs by the user's own pods that declared something, not by those of others.
+func TestWordsOfFewPods(t *testing.T) {
+	l := learner(t, Defaults())
+	for i := range 300 {
+		length := 100 * math.Exp2(float64(i%10))
+		observe(t, l, Observation{Pod: Pod{User: "bob", Declared: length}, Length: length})
+	}
+	for range 100 {
+		observe(t, l, Observation{Pod: Pod{User: "ann"}, Length: 100})
+	}
+	observe(t, l, Observation{Pod: Pod{User: "ann", Declared: 100}, Length: 100})
+	curve := predict(t, l, Pod{User: "ann", Declared: 1e5}, 0)
+	if got := curve.Quantile(.5); got > 1000 {
+		t.Errorf("the median is %v, want about 100", got)
+	}
+}
+
 // A pod of which nothing is known runs for as long again as it has run.
 func TestNothingKnown(t *testing.T) {
 	curve := predict(t, learner(t, Defaults()), Pod{}, 1000)

@@ -78,11 +78,12 @@ func right() *sketch {
 // mix makes the curve a mixture of itself and of what the word says. The word weighs n ÷ (n + Strength) after n pods that gave such a
 // word.
 func (l *Learner) mix(c *Curve, p Pod, w word) {
-	h, n := lindy(), 0.0
+	h, least := lindy(), 0.0
 	if w.by == projected {
 		h.draw(right(), l.config.Strength)
-		n = trusted
+		least = trusted
 	}
+	n := least
 	for _, by := range []attributes{w.by, w.by | byUser} {
 		s := l.sums[p.key(by)]
 		if g := l.groups[p.key(by)]; g != nil {
@@ -92,7 +93,7 @@ func (l *Learner) mix(c *Curve, p Pod, w word) {
 			continue
 		}
 		h.draw(s, l.config.Strength)
-		n = max(n, s.pods())
+		n = max(least, s.pods())
 	}
 	said, weight := newCurve(&h, 0), n/(n+l.config.Strength)
 	for i := 1; i <= bins; i++ {
