@@ -83,7 +83,7 @@ HISTORIES ?= 10000 # of gangs, of four kinds: 7 to 15 minutes each on two cores
 properties: ## run the property tests with 10,000 cases each
 	RAPID_CHECKS=10000 go test -timeout 60m -run 'Property|Law' ./pkg/vgpu/... ./pkg/fragmentation/... ./pkg/interference/... ./pkg/placement/... \
 		./pkg/gang/... ./pkg/preemption/... ./pkg/elastic/... ./pkg/traffic/... ./pkg/notebook ./pkg/why ./evaluation/mig/... ./internal/agent/health ./internal/agent/telemetry
-	go test -timeout 120m -run Histories ./test/gangs -histories=$(HISTORIES)
+	go test -v -timeout 120m -run Histories ./test/gangs -histories=$(HISTORIES)
 
 faults: tested-with ## 200 random sequences of faults on nodes (minutes); as root full disks too
 	go test -count=1 -timeout 60m -run TestRandomSequences -v ./test/faults -sequences=200 -together=16
