@@ -193,6 +193,12 @@ func TestWrongValues(t *testing.T) {
 		"controller: {features: [elastics]}":                        "/controller/features/0",
 		"agent: {configuration: {slot: {}}}":                        "slot",
 		"agent: {configuration: {slots: {models: {A100: many}}}}":   "/agent/configuration/slots/models/A100",
+		"scheduler: {arguments: {GPUShare: {policy: foo}}}":         "/scheduler/arguments/GPUShare/policy",
+		"scheduler: {arguments: {GPUGang: {maxDomains: 1001}}}":     "/scheduler/arguments/GPUGang/maxDomains",
+		"scheduler: {arguments: {GPUPreempt: {mode: enabled}}}":     "/scheduler/arguments/GPUPreempt/mode",
+		"agent: {configuration: {slots: {default: 0}}}":             "/agent/configuration/slots/default",
+		"agent: {configuration: {slots: {models: {A100: 1001}}}}":   "/agent/configuration/slots/models/A100",
+		"agent: {configuration: {driver: {edits: some}}}":           "/agent/configuration/driver/edits",
 		"mps: {sharedMemory: much}":                                 "/mps/sharedMemory",
 		"components: {gpuadmin: true}":                              "gpuadmin",
 		"policies: {enabled: 'yes'}":                                "/policies/enabled",
@@ -203,6 +209,21 @@ func TestWrongValues(t *testing.T) {
 		_, err := run(t, chart, values, "template", "tandem")
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: error %v, want one that names %s", values, err, want)
+		}
+	}
+}
+
+// The ends of what is legal are taken.
+func TestLegalValues(t *testing.T) {
+	chart := chartOf(t)
+	for _, values := range []string{
+		"scheduler: {arguments: {GPUShare: {policy: packed, scarceBelowPercent: 0, seed: -5, weights: {fragmentation: 1000}}}}",
+		"scheduler: {arguments: {GPUShare: {modelCosts: [{model: Tesla-T4, cost: 0.35}]}}}",
+		"scheduler: {arguments: {GPUGang: {maxDomains: 1000, drain: Disabled}, GPUPreempt: {evictionsPerMinute: 0, maxSteps: 1000000}}}",
+		"agent: {configuration: {slots: {default: 1, models: {NVIDIA-A100-SXM4-40GB: 1000}}, driver: {edits: library}, mps: {onExit: ''}}}",
+	} {
+		if _, err := run(t, chart, values, "template", "tandem"); err != nil {
+			t.Errorf("%s: %v", values, err)
 		}
 	}
 }

@@ -17,13 +17,13 @@ type schema = map[string]any
 var spelled = map[reflect.Type]schema{
 	reflect.TypeFor[metav1.Duration]():   {"type": "string", "pattern": durationPattern},
 	reflect.TypeFor[agent.Duration]():    {"type": "string", "pattern": durationPattern},
-	reflect.TypeFor[resource.Quantity](): {"type": []any{"string", "integer"}},
+	reflect.TypeFor[resource.Quantity](): {"type": []any{"string", "number"}},
 }
 
 // durationPattern is what Go's time.ParseDuration takes, without a sign.
 const durationPattern = `^([0-9]+(\.[0-9]+)?(ns|us|µs|ms|s|m|h))+$|^0$`
 
-// schemaOf returns the schema of a type: its fields by their names in JSON, and no others. What is legal beyond that, the program
+// schemaOf returns the schema of a type: its fields by their names in JSON, and no others. What bounded cannot add, the program
 // says at its start.
 func schemaOf(t reflect.Type) schema {
 	if s, ok := spelled[t]; ok {

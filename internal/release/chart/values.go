@@ -77,7 +77,7 @@ func values(registry string, is standards) []value {
 		value{"agent.runtimeClassName", "", text, "The RuntimeClass that names NVIDIA's runtime, where that is not the nodes' default."},
 		value{"agent.priorityClassName", is["agent"].priorityClass, text, "The priority class of the agent and of MPS."},
 		value{"agent.resources", is["agent"].resources, resources, "Requests and limits of the agent."},
-		value{"agent.configuration", map[string]any{}, schemaOf(reflect.TypeFor[agent.Config]()),
+		value{"agent.configuration", map[string]any{}, bounded(reflect.TypeFor[agent.Config](), asksAgent),
 			"Settings of the agent, merged into its configuration: `slots.default` and `slots.models` are the slots per GPU model, `driver.root` is where the driver is. `deploy/agent/config.yaml` explains each."},
 		value{"agent.hostFolders", []any{}, schema{"type": "array", "uniqueItems": true, "items": schema{"type": "string", "pattern": "^/[^:]+$"}},
 			"Folders of the host that the agent sees too, read-only: that of `driver.root`, where it is not below `/usr`."},
@@ -116,8 +116,9 @@ func deployment(program string, is standards) []value {
 // arguments is the schema of the plugins' arguments. Those of the in-tree plugin are the scheduler's to check.
 func arguments() schema {
 	return schema{"type": "object", "additionalProperties": false, "properties": schema{
-		"GPUGang": schemaOf(reflect.TypeFor[config.GPUGangArgs]()), "GPUShare": schemaOf(reflect.TypeFor[config.GPUShareArgs]()),
-		"GPUPreempt": schemaOf(reflect.TypeFor[config.GPUPreemptArgs]()), "NodeResourcesFit": schema{"type": "object"},
+		"GPUGang":    bounded(reflect.TypeFor[config.GPUGangArgs](), asksGang),
+		"GPUShare":   bounded(reflect.TypeFor[config.GPUShareArgs](), asksShare),
+		"GPUPreempt": bounded(reflect.TypeFor[config.GPUPreemptArgs](), asksPreempt), "NodeResourcesFit": schema{"type": "object"},
 	}}
 }
 

@@ -48,10 +48,11 @@ type ElasticTargetSpec struct {
 	// tandem-gpu.io/gang of its pods.
 	// +kubebuilder:validation:Enum=scheduling.k8s.io;scheduling.x-k8s.io;label
 	Source string `json:"source"`
-	// Min and Max are the least and the largest number of members with which the gang runs.
+	// Min is the least number of members with which the gang runs.
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=10000
 	Min int32 `json:"min"`
+	// Max is the largest number of members with which the gang runs.
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=10000
 	Max int32 `json:"max"`
@@ -93,9 +94,10 @@ type ElasticTargetStatus struct {
 	// +kubebuilder:validation:MaxItems=64
 	Rates []ElasticRate `json:"rates,omitempty"`
 	// ResizeSeconds is the mean time for which the gang did no work after a change of its size, absent before the first
-	// change. Resizes counts these changes.
+	// change.
 	// +optional
 	ResizeSeconds *int32 `json:"resizeSeconds,omitempty"`
+	// Resizes is the number of changes that ResizeSeconds is the mean of.
 	// +optional
 	Resizes int32 `json:"resizes,omitempty"`
 	// Tuning tells what a gang that states a rate gets for it; absent for other gangs.
@@ -116,9 +118,10 @@ type ElasticTargetStatus struct {
 
 // ElasticRate is the rate of a gang at one size.
 type ElasticRate struct {
-	// Workers is the number of its members, Hosts the number of their nodes.
+	// Workers is the number of its members.
 	Workers int32 `json:"workers"`
-	Hosts   int32 `json:"hosts"`
+	// Hosts is the number of nodes that its members are on.
+	Hosts int32 `json:"hosts"`
 	// Servers is the number of its parameter servers, 0 without.
 	// +optional
 	// +kubebuilder:default=0
@@ -132,19 +135,20 @@ type ElasticRate struct {
 
 // ElasticTuning is the combination of members and parameter servers that was chosen for a rate.
 type ElasticTuning struct {
-	// Wanted is the rate that the gang states, Expected that of the chosen combination; absent where it is unknown.
+	// Wanted is the rate that the gang states.
 	// +kubebuilder:validation:XIntOrString
 	Wanted resource.Quantity `json:"wanted"`
+	// Expected is the rate of the chosen combination; absent where it is unknown.
 	// +optional
 	// +kubebuilder:validation:XIntOrString
 	Expected *resource.Quantity `json:"expected,omitempty"`
 	// Workers is the chosen number of members. The target is smaller where room is short.
 	// +optional
 	Workers int32 `json:"workers,omitempty"`
-	// Servers is the chosen number of parameter servers, ServersReady the number of those that are ready; absent for a
-	// gang without.
+	// Servers is the chosen number of parameter servers; absent for a gang without.
 	// +optional
 	Servers *int32 `json:"servers,omitempty"`
+	// ServersReady is the number of parameter servers that are ready; absent for a gang without.
 	// +optional
 	ServersReady *int32 `json:"serversReady,omitempty"`
 }

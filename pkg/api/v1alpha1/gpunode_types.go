@@ -21,8 +21,10 @@ type GPUNode struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitempty"`
 
+	// Spec is what administrators want of the devices.
 	// +optional
 	Spec GPUNodeSpec `json:"spec,omitempty"`
+	// Status is what the agent saw.
 	// +optional
 	Status GPUNodeStatus `json:"status,omitempty"`
 }

@@ -278,9 +278,10 @@ type InferenceFleetStatus struct {
 type FleetVariantStatus struct {
 	// Name of the variant.
 	Name string `json:"name"`
-	// Replicas is how many it should have, Ready how many serve.
+	// Replicas is how many it should have.
 	Replicas int32 `json:"replicas"`
-	Ready    int32 `json:"ready"`
+	// Ready is how many of them serve.
+	Ready int32 `json:"ready"`
 	// Weight is its part of the requests in thousandths, as the HTTPRoute has it; in a fleet with classes, of the requests of all of them.
 	Weight int32 `json:"weight"`
 	// Capacity is how many requests a second one of its replicas serves within the promise, empty for unknown.
