@@ -91,7 +91,8 @@ faults: tested-with ## 200 random sequences of faults on nodes (minutes); as roo
 lint: ## go vet, gofmt and golangci-lint
 	@unformatted=$$(gofmt -l $$(git ls-files '*.go')); test -z "$$unformatted" || { echo "gofmt -w $$unformatted"; exit 1; }
 	go vet ./...
-	$(call TOOLS,golangci-lint); golangci-lint run ./...
+	$(call TOOLS,golangci-lint); golangci-lint run ./... && \
+		for module in image release site; do (cd tools/$$module && golangci-lint run ./...) || exit 1; done # modules of their own
 
 demo: ## a whole cluster on this machine, without GPUs; KEEP=1 leaves it up, KUBERNETES=1.35.4 has that API server
 	@echo "demo: compiling (minutes, the first time)"

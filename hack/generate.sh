@@ -32,6 +32,10 @@ cat "$page" >docs/reference/messages.md
 reference() { # package, page
   "$docs/crd-ref-docs" --log-level=ERROR --config=hack/reference/config.yaml --templates-dir=hack/reference \
     --source-path="$1" --renderer=markdown --output-path="$page"
+  if grep -E '^\| `[^|]*\| [^|]*\| +\|' "$page"; then
+    echo "docs/reference/$2: these fields have no meaning; write a comment above each of them in $1" >&2
+    return 1
+  fi
   cat "$page" >"docs/reference/$2"
 }
 reference ./pkg/api/config/v1 arguments.md

@@ -21,7 +21,7 @@ func (p Program) libraries() (map[string]string, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read %s: %w", p.Binary, err)
 	}
-	defer f.Close()
+	defer func() { _ = f.Close() }()
 	interpreter := f.Section(".interp")
 	if interpreter == nil {
 		return nil, nil // static
@@ -55,7 +55,7 @@ func (p Program) foreign(loader string) (map[string]string, error) {
 			return nil, fmt.Errorf("read %s: %w", wanted[0], err)
 		}
 		names, err := f.ImportedLibraries()
-		f.Close()
+		_ = f.Close()
 		if err != nil {
 			return nil, fmt.Errorf("read %s: %w", wanted[0], err)
 		}

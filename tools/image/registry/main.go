@@ -56,7 +56,7 @@ func serve(ctx context.Context, listen string, archives []string, out io.Writer)
 	server := &http.Server{Handler: registry.New(registry.Logger(log.New(io.Discard, "", 0))), ReadHeaderTimeout: time.Minute}
 	failed := make(chan error, 1)
 	go func() { failed <- server.Serve(listener) }()
-	defer server.Close()
+	defer func() { _ = server.Close() }()
 	for _, archive := range archives {
 		if err := push(ctx, archive, listener.Addr().String()); err != nil {
 			return fmt.Errorf("push %s: %w", archive, err)
@@ -161,7 +161,7 @@ func extract(archive, dir string) error {
 	if err != nil {
 		return err
 	}
-	defer root.Close()
+	defer func() { _ = root.Close() }()
 	for r := tar.NewReader(f); ; {
 		header, err := r.Next()
 		if errors.Is(err, io.EOF) {

@@ -209,7 +209,7 @@ func (r *Release) clients(binaries string, notices []byte, files map[string][]by
 	if err != nil {
 		return err
 	}
-	var platforms []any
+	platforms := make([]any, 0, len(r.Platforms))
 	for _, p := range r.Platforms {
 		path := binary(binaries, p, client)
 		content, err := os.ReadFile(path)

@@ -39,9 +39,10 @@ func Check(path, version string, platforms []Platform) error {
 	if err := d.names(); err != nil {
 		return err
 	}
-	var wrong []error
-	for _, check := range []func() error{d.sums, d.images, d.clients, d.manifests, d.chart, d.bill, d.notices} {
-		wrong = append(wrong, check())
+	checks := []func() error{d.sums, d.images, d.clients, d.manifests, d.chart, d.bill, d.notices}
+	wrong := make([]error, len(checks))
+	for i, check := range checks {
+		wrong[i] = check()
 	}
 	return errors.Join(wrong...)
 }
@@ -108,7 +109,7 @@ func (d folder) image(program, temp string) error {
 	if err != nil {
 		return err
 	}
-	var have []string
+	have := make([]string, 0, len(manifest.Manifests))
 	for _, m := range manifest.Manifests {
 		have = append(have, m.Platform.OS+"/"+m.Platform.Architecture)
 		img, err := index.Image(m.Digest)
@@ -261,7 +262,7 @@ func (d folder) notices() error {
 	}
 	document, err := spdxjson.Read(bytes.NewReader(d.files[billFile(d.version)]))
 	if err != nil {
-		return nil // bill says so
+		return fmt.Errorf("check %s against the bill: %w", name, err)
 	}
 	for _, p := range document.Packages {
 		if p.PrimaryPackagePurpose != "LIBRARY" {

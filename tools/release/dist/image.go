@@ -42,7 +42,7 @@ func (r *Release) reference(program string) string {
 
 // image packs a program of all platforms into one archive in OCI's layout.
 func (r *Release) image(program, binaries string, notices []byte) ([]byte, error) {
-	index := v1.ImageIndex(mutate.IndexMediaType(empty.Index, types.OCIImageIndex))
+	index := mutate.IndexMediaType(empty.Index, types.OCIImageIndex)
 	for _, p := range r.Platforms {
 		path := binary(binaries, p, program)
 		if _, err := os.Stat(path); err != nil {
@@ -182,7 +182,7 @@ func open(path, folder string) (v1.ImageIndex, v1.Descriptor, error) {
 
 // Push writes the images of a release to a registry, with the accounts of docker's configuration, and returns their names there. Registries on loopback are reached without TLS.
 func Push(ctx context.Context, folder, version, registry string) ([]string, error) {
-	var pushed []string
+	pushed := make([]string, 0, len(images))
 	for _, program := range images {
 		ref, err := name.NewTag(registry + "/tandem-" + program + ":" + version)
 		if err != nil {

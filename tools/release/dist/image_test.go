@@ -125,7 +125,7 @@ func TestCheckFindsConfigurations(t *testing.T) {
 // reconfigured returns the archive with another configuration of the last platform's image.
 func reconfigured(t *testing.T, r *Release, program string, raw []byte, change func(*v1.Config)) []byte {
 	t.Helper()
-	index := v1.ImageIndex(mutate.IndexMediaType(empty.Index, types.OCIImageIndex))
+	index := mutate.IndexMediaType(empty.Index, types.OCIImageIndex)
 	platforms, list := unpacked(t, raw)
 	for i, img := range list {
 		if i == len(list)-1 {

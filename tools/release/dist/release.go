@@ -58,8 +58,9 @@ func ParsePlatforms(list string) ([]Platform, error) {
 	if list == "" {
 		return clientPlatforms, nil
 	}
-	var platforms []Platform
-	for word := range strings.SplitSeq(list, ",") {
+	words := strings.Split(list, ",")
+	platforms := make([]Platform, 0, len(words))
+	for _, word := range words {
 		system, architecture, _ := strings.Cut(word, "/")
 		p := Platform{system, architecture}
 		if !slices.Contains(clientPlatforms, p) {

@@ -63,7 +63,7 @@ func Of(ctx context.Context, root string, env []string, packages ...string) ([]M
 	if err != nil {
 		return nil, err
 	}
-	var all []Module
+	all := make([]Module, 0, len(found))
 	for _, path := range slices.Sorted(maps.Keys(found)) {
 		m, err := found[path].read()
 		if err != nil {
