@@ -70,10 +70,13 @@ func complaint(path []string, value any, answers asked) string {
 	return ""
 }
 
-// boundNumber adds the least and the greatest legal number. What is between two legal numbers is legal.
+// boundNumber adds the least and the greatest legal number, as far as 1 is legal and all between two legal numbers is.
 func boundNumber(s schema, path []string, answers asked) {
 	legal := func(n int64) bool { return complaint(path, n, answers) == "" }
-	const one = 1 // is legal everywhere
+	const one = 1
+	if !legal(one) {
+		return
+	}
 	if least, bounded := furthest(one, math.MinInt32, legal); bounded {
 		s["minimum"] = least
 	}
