@@ -32,13 +32,13 @@ const kept = 1000
 
 // The violations of the promise begin with one of these.
 const (
-	again  = "others are evicted again and again"
-	inVain = "eviction in vain"
+	evictedAgain  = "others are evicted again and again"
+	evictedInVain = "eviction in vain"
 )
 
 // isPromise reports whether a violation is one of the promise: it may happen, but rarely.
 func isPromise(violation string) bool {
-	return strings.HasPrefix(violation, again) || strings.HasPrefix(violation, inVain)
+	return strings.HasPrefix(violation, evictedAgain) || strings.HasPrefix(violation, evictedInVain)
 }
 
 // mayBreak is how many of so many random histories may break the promise.
@@ -180,7 +180,7 @@ func (w *world) evicted(t *team, pod *v1.Pod, what string) {
 	w.meanwhile(p, c, pod.Spec.NodeName)
 	w.yields(p, c)
 	if c.batches > mostBatches && c.excused == "" {
-		w.fail(again+" for %s, although nothing came between", p.name)
+		w.fail(evictedAgain+" for %s, although nothing came between", p.name)
 	}
 }
 
@@ -377,7 +377,7 @@ func (w *world) checkClaim(p *team, c *claim) {
 		c.cleared = time.Now()
 	}
 	if since := time.Since(c.cleared); since > inTime {
-		w.fail(inVain+": %s does not run %v after its last victim was gone (%v)", p.name, since, slices.Sorted(maps.Keys(c.victims)))
+		w.fail(evictedInVain+": %s does not run %v after its last victim was gone (%v)", p.name, since, slices.Sorted(maps.Keys(c.victims)))
 	}
 }
 
