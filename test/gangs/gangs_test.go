@@ -27,7 +27,7 @@ import (
 )
 
 var (
-	histories = flag.Int("histories", 100, "how many random histories each test plays")
+	histories = flag.Int("histories", 50, "how many random histories each test plays")
 	shrinks   = flag.Duration("shrink", 2*time.Minute, "how long a history that failed is played again and again to make it shorter")
 	seed      = flag.Uint64("seed", 1, "the seed of the first history")
 )
