@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"flag"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -19,13 +20,13 @@ import (
 	"github.com/tandem-gpu/tandem/test/gpu/record"
 )
 
-// measured is the data set of the GPU that the suite ran on.
-const measured = "data/nvidia-h100-80gb-hbm3"
+// pages are where the tables of each GPU that the suite ran on are, by the folder of its data.
+var pages = map[string]string{
+	"data/nvidia-h100-80gb-hbm3": "../../docs/experiments/gpu.md",
+	"data/nvidia-h200":           "../../docs/experiments/gpu-h200.md",
+}
 
-// page is where its tables are.
-const page = "../../docs/experiments/gpu.md"
-
-var update = flag.Bool("update", false, "write the tables into docs/experiments/gpu.md, and the data set's pairs and profiles")
+var update = flag.Bool("update", false, "write the tables into the pages of docs/experiments, and the pairs and profiles of the data")
 
 // TestSelfCheck runs the suite on the stand-ins for the driver, CUDA and MPS: every figure that was taken on a GPU is taken, and
 // none fails. What the stand-ins say is no measurement.
@@ -77,7 +78,7 @@ func TestSelfCheck(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want, err := record.Open(filepath.Join(measured, "report.json"))
+	want, err := record.Open("data/nvidia-h100-80gb-hbm3/report.json")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -112,8 +113,21 @@ func openFolder(t *testing.T) string {
 	return dir
 }
 
-func TestDataSetIsCurrent(t *testing.T) {
-	r, err := record.Open(filepath.Join(measured, "report.json"))
+func TestDataSetsAreCurrent(t *testing.T) {
+	folders, err := filepath.Glob("data/*")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(slices.Sorted(maps.Keys(pages)), folders); diff != "" {
+		t.Errorf("each folder of data has a page (-with a page +in data):\n%s", diff)
+	}
+	for folder, page := range pages {
+		t.Run(filepath.Base(folder), func(t *testing.T) { dataSetIsCurrent(t, folder, page) })
+	}
+}
+
+func dataSetIsCurrent(t *testing.T, folder, page string) {
+	r, err := record.Open(filepath.Join(folder, "report.json"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -125,7 +139,7 @@ func TestDataSetIsCurrent(t *testing.T) {
 		if err := write(&b); err != nil {
 			t.Fatal(err)
 		}
-		same(t, filepath.Join(measured, name), b.String())
+		same(t, filepath.Join(folder, name), b.String())
 	}
 	var tables bytes.Buffer
 	if err := writeTables(&tables, r); err != nil {
@@ -135,7 +149,7 @@ func TestDataSetIsCurrent(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	const begin, end = "<!-- tables: go test ./test/gpu -run DataSet -update -->\n", "<!-- end of tables -->\n"
+	const begin, end = "<!-- tables: go test ./test/gpu -run DataSet -args -update -->\n", "<!-- end of tables -->\n"
 	before, rest, ok := strings.Cut(string(text), begin)
 	_, after, closed := strings.Cut(rest, end)
 	if !ok || !closed {
@@ -159,7 +173,7 @@ func same(t *testing.T, path, want string) {
 		}
 		return
 	}
-	t.Errorf("%s is not what the report gives; go test ./test/gpu -run DataSet -update writes it (-want +got):\n%s", path, cmp.Diff(want, string(got)))
+	t.Errorf("%s is not what the report gives; go test ./test/gpu -run DataSet -args -update writes it (-want +got):\n%s", path, cmp.Diff(want, string(got)))
 }
 
 func TestCombinations(t *testing.T) {
