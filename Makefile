@@ -21,7 +21,7 @@ LONGEST := ./test/integration ./test/deploy ./test/differential ./test/gangs ./t
 RUN_TESTS = go build -o bin/runner ./test/runner && bin/runner -packages='$(if $(filter ./...,$(PACKAGES)),$(LONGEST)) $(PACKAGES)' $(1) -- $(2) $(TEST_FLAGS)
 TOOLS = PATH="$$(go run ./internal/sandbox/tools $(1)):$$PATH"
 
-.PHONY: help build check test race stress properties faults lint demo sim e2e e2e-torch gpu-test gpu-folder bench verify generate image clean
+.PHONY: help build check test race race-light stress properties faults lint demo sim e2e e2e-torch gpu-test gpu-folder bench verify generate image clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  %-15s %s\n", $$1, $$2}'
@@ -31,10 +31,10 @@ build: ## build the binaries into bin/
 	go build -ldflags "$$(hack/version.sh ldflags)" -o bin/ ./cmd/...
 
 # The packages whose tests start no etcd, no API server and no kubelet: those that build such programs use the sandbox.
-LIGHT = $$(go list -f '{{.ImportPath}} {{.Imports}} {{.TestImports}} {{.XTestImports}}' ./... | grep -v /internal/sandbox | cut -d' ' -f1)
+LIGHT = go list -f '{{.ImportPath}} {{.Imports}} {{.TestImports}} {{.XTestImports}}' ./... | grep -v /internal/sandbox | cut -d' ' -f1
 # With -short rapid makes a fifth of the checks, which is too few for the tests that count what they met: 500 makes it the usual 100.
 check: lint ## lint, and the tests that start no API server; Go's cache passes over what has not changed
-	go build -o bin/runner ./test/runner && RAPID_CHECKS=500 bin/runner -packages="$(LIGHT)" -- -short -p $$((2 * $$(nproc))) -timeout=20m
+	go build -o bin/runner ./test/runner && RAPID_CHECKS=500 bin/runner -packages="$$($(LIGHT))" -- -short -p $$((2 * $$(nproc))) -timeout=20m
 
 test: tested-with ## run the tests, of PACKAGES="./pkg/gang …"; the first run builds etcd and kube-apiserver
 	@$(if $(filter ./...,$(PACKAGES)),go test -C tools/image ./... && go test -C tools/release ./... && go test -C tools/site -count=1 ./...) # modules of their own
@@ -42,6 +42,11 @@ test: tested-with ## run the tests, of PACKAGES="./pkg/gang …"; the first run 
 
 race: tested-with ## run the tests with the race detector; it compiles everything once more
 	@$(call RUN_TESTS,,-race -timeout=1h)
+
+# The programs that tests start are built without the detector, so it sees no race in them. The laboratory takes ten minutes with
+# it. As check, it plays a fifth of the random histories.
+race-light: ## as race, of the tests that start no API server, without the laboratory
+	go build -o bin/runner ./test/runner && RAPID_CHECKS=500 bin/runner -packages="./test/gangs $$($(LIGHT) | grep -v /evaluation)" -- -race -short -timeout=1h $(TEST_FLAGS)
 
 ROUNDS ?= 3
 LOAD ?= 3 # busy loops a core: with the tests themselves four times as much to do as there are cores
@@ -80,8 +85,9 @@ test-page: ## the GPU map in Debian's Chromium, half a minute; as root it instal
 	hack/test-page.sh
 
 HISTORIES ?= 10000 # of gangs, of four kinds: 7 to 15 minutes each on two cores
-properties: ## run the property tests with 10,000 cases each
-	RAPID_CHECKS=10000 go test -timeout 60m -run 'Property|Law' ./pkg/vgpu/... ./pkg/fragmentation/... ./pkg/interference/... ./pkg/placement/... \
+CASES ?= 10000 # of each property
+properties: ## run the property tests with 10,000 cases each, and 10,000 histories of gangs of each kind; CASES, HISTORIES
+	RAPID_CHECKS=$(CASES) go test -timeout 60m -run 'Property|Law' ./pkg/vgpu/... ./pkg/fragmentation/... ./pkg/interference/... ./pkg/placement/... \
 		./pkg/gang/... ./pkg/preemption/... ./pkg/elastic/... ./pkg/traffic/... ./pkg/notebook ./pkg/why ./evaluation/mig/... ./internal/agent/health ./internal/agent/telemetry
 	go test -v -timeout 120m -run Histories ./test/gangs -histories=$(HISTORIES)
 

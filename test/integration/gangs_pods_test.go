@@ -288,10 +288,13 @@ func (c *gangCluster) deletePods(t *testing.T, gang string) {
 	})
 }
 
+// deleteAllPods deletes the pods of the namespace. The API server ends a request after a minute, in which a slow machine does not delete thousands of pods:
+// those that are left are deleted by the caller's next try.
 func (c *gangCluster) deleteAllPods(t *testing.T) {
 	t.Helper()
 	now := metav1.DeleteOptions{GracePeriodSeconds: new(int64(0))}
-	if err := c.admin.CoreV1().Pods(c.namespace).DeleteCollection(life(t), now, metav1.ListOptions{}); err != nil {
+	err := c.admin.CoreV1().Pods(c.namespace).DeleteCollection(life(t), now, metav1.ListOptions{})
+	if err != nil && !apierrors.IsTimeout(err) && !apierrors.IsServerTimeout(err) {
 		t.Fatal(err)
 	}
 }

@@ -27,7 +27,7 @@ import (
 
 // lendingSpeed is how many times as fast the controller's clock runs: lending is a matter of many minutes. A job borrows for some seven of them, and is
 // to grow within these on a slow machine too.
-const lendingSpeed = 6
+const lendingSpeed = 4
 
 // TestLending runs scheduler and controller as they are built, but for the controller's clock, under the rights of their accounts. A fleet and an elastic
 // job share four GPUs.
