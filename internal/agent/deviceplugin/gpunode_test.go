@@ -108,6 +108,23 @@ func TestGPUNodeFollowsTheKubeletAndTheEnd(t *testing.T) {
 	b.awaitReady(metav1.ConditionFalse, v1alpha1.ReadyStopping)
 }
 
+// Who takes Tandem off a node deletes the GPUNode while the agent may still be ending: it stays deleted.
+func TestGPUNodeStaysDeletedAtTheEnd(t *testing.T) {
+	b := newBench(t)
+	b.api()
+	b.run()
+	b.awaitReady(metav1.ConditionTrue, v1alpha1.ReadyServing)
+	if err := b.gpu.Delete(t.Context(), fixture.Node, metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	if err := b.stop(); err != nil {
+		t.Fatal(err)
+	}
+	if g, err := b.gpuNode(); !apierrors.IsNotFound(err) {
+		t.Errorf("the agent made the GPUNode again: %+v, %v", g.Status.Conditions, err)
+	}
+}
+
 func TestGPUNodeIsWrittenOnChangeOnly(t *testing.T) {
 	b := newBench(t)
 	client := b.api()

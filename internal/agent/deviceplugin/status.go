@@ -56,7 +56,7 @@ func (a *Agent) markNotReady(ctx context.Context) {
 	}
 	s.Conditions = append(s.Conditions, gpunode.ReadyCondition(v1alpha1.ReadyStopping, "the agent was told to stop"))
 	p := a.publisher()
-	err := retry.RetryOnConflict(retry.DefaultRetry, func() error { return p.Publish(ctx, s) })
+	err := retry.RetryOnConflict(retry.DefaultRetry, func() error { return p.PublishLast(ctx, s) })
 	if err != nil {
 		klog.FromContext(ctx).Error(err, "Cannot mark the GPUNode not ready")
 	}

@@ -118,6 +118,24 @@ func (p *Publisher) Publish(ctx context.Context, want v1alpha1.GPUNodeStatus) er
 	if err != nil {
 		return fmt.Errorf("get GPUNode %s: %w", p.Node, err)
 	}
+	return p.write(ctx, have, want)
+}
+
+// PublishLast is Publish for an agent that ends. PublishLast creates no GPUNode: who takes Tandem off a node deletes it
+// while the agent may still be ending.
+func (p *Publisher) PublishLast(ctx context.Context, want v1alpha1.GPUNodeStatus) error {
+	have, err := p.Client.Get(ctx, p.Node, metav1.GetOptions{})
+	if err == nil {
+		err = p.write(ctx, have, want)
+	}
+	if err != nil && !apierrors.IsNotFound(err) {
+		return fmt.Errorf("mark GPUNode %s: %w", p.Node, err)
+	}
+	return nil
+}
+
+// write writes the wanted status, unless the GPUNode has it already.
+func (p *Publisher) write(ctx context.Context, have *unstructured.Unstructured, want v1alpha1.GPUNodeStatus) error {
 	var current v1alpha1.GPUNode
 	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(have.Object, &current); err != nil {
 		return fmt.Errorf("read GPUNode %s: %w", p.Node, err)
