@@ -64,6 +64,9 @@ func (p *Plugin) forPlain(ctx context.Context, cs fwk.CycleState, pod *v1.Pod, s
 	result, status := p.plain.PostFilter(ctx, cs, pod, statuses)
 	if status.IsSuccess() {
 		p.nominated.Store(pod.UID, result.NominatedNodeName)
+		if latest := p.seen(pod); latest == nil || latest.DeletionTimestamp != nil { // its end may have been told before
+			p.nominated.Delete(pod.UID)
+		}
 	}
 	return result, status
 }
