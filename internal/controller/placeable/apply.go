@@ -100,7 +100,7 @@ func (c *Controller) write(ctx context.Context, w *visit, a Answer) error {
 	return nil
 }
 
-// answered returns the fields of the status that an answer changes.
+// answered returns the fields of the status that an answer changes: it is that of all checks of the controller that wait for one.
 func (w *visit) answered(a Answer, now time.Time) (map[string]any, error) {
 	checks, _, err := unstructured.NestedSlice(w.object.Object, "status", "admissionChecks")
 	if err != nil {
@@ -108,7 +108,7 @@ func (w *visit) answered(a Answer, now time.Time) (map[string]any, error) {
 	}
 	for _, raw := range checks {
 		check, is := raw.(map[string]any)
-		if !is || check["name"] != w.check.Name {
+		if name, _ := check["name"].(string); !is || !w.names[name] || name != w.check.Name && check["state"] != string(Pending) {
 			continue
 		}
 		if check["state"] != string(a.State) {

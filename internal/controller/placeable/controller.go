@@ -51,6 +51,8 @@ type Controller struct {
 	// workloads, checks and flavors list the objects of Kueue.
 	workloads, checks, flavors cache.GenericLister
 	reader                     snapshot.Reader
+	// next is the place of the first Workload that the next pass looks at, where more wait than one pass looks at.
+	next int
 	// told is when the message of a Workload was last written.
 	told    map[types.UID]time.Time
 	metrics *metricSet

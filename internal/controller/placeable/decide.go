@@ -55,6 +55,7 @@ func (v *View) Decide(w *Workload) Answer {
 func (v *View) decide(list []*group) Answer {
 	after := &View{Cluster: v.Cluster.Without(nil), Pods: v.Pods}
 	placed, of, preempts := 0, 0, false
+	var rest []string
 	nodes := map[string]bool{}
 	for _, g := range list {
 		f := after.fit(g)
@@ -71,6 +72,9 @@ func (v *View) decide(list []*group) Answer {
 			}
 		}
 		of, preempts = of+len(g.Members), preempts || f.preempts
+		if g.others > 0 {
+			rest = append(rest, fmt.Sprintf(". The gang %s waits for %d members of other workloads, by its annotation min-members", g.Name, g.others))
+		}
 	}
 	v.Cluster = after.Cluster
 	text := fmt.Sprintf("%d of %d pods have places on %s", placed, of, counted(len(nodes), "node"))
@@ -80,7 +84,7 @@ func (v *View) decide(list []*group) Answer {
 	if placed < of {
 		text += ", which is enough to start"
 	}
-	return Answer{Ready, text}
+	return Answer{Ready, cut(text + strings.Join(rest, ""))}
 }
 
 // fitting is whether a group fits, and where.
@@ -112,7 +116,7 @@ func (v *View) fit(g *group) fitting {
 			return fitting{err: err}
 		}
 		if second.Refused == nil {
-			v.evict(lower, second.Places)
+			v.evict(lower, g, second.Places)
 			return fitting{places: second.Places, preempts: true, err: book(v.Cluster, g, second.Places)}
 		}
 	}
@@ -133,17 +137,23 @@ func (v *View) lower(g *group) (list []*v1.Pod) {
 	return list
 }
 
-// evict takes pods out of the nodes that a group gets places on. It takes all of the pods there that may be evicted, and so may leave more room than
-// the scheduler will.
-func (v *View) evict(lower []*v1.Pod, places []vgpu.Assignment) {
+// evict takes pods out of the places that a group gets. Those that still have room beside the group stay, those of the highest priority first:
+// the scheduler does not evict more than it needs to.
+func (v *View) evict(lower []*v1.Pod, g *group, places []vgpu.Assignment) {
 	nodes := map[string]bool{}
 	for i := range places {
 		nodes[places[i].Node] = true
 	}
-	v.Cluster = v.Cluster.Without(slices.DeleteFunc(lower, func(pod *v1.Pod) bool {
+	lower = slices.DeleteFunc(lower, func(pod *v1.Pod) bool {
 		a, _ := v.Cluster.Placed(pod)
 		return !nodes[a.Node]
-	}))
+	})
+	slices.SortStableFunc(lower, func(a, b *v1.Pod) int { return cmp.Compare(corev1helpers.PodPriority(b), corev1helpers.PodPriority(a)) })
+	then := v.Cluster.Without(lower)
+	if book(then, g, places) != nil {
+		return // package gang found the places, so they are there; the caller's own booking says what is wrong
+	}
+	v.Cluster = v.Cluster.Without(slices.DeleteFunc(lower, func(pod *v1.Pod) bool { return then.Return(pod, v.Cluster) }))
 }
 
 // book takes the places of a group.

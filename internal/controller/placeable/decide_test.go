@@ -7,9 +7,11 @@ import (
 	"time"
 
 	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/tandem-gpu/tandem/internal/controller/snapshot"
 	"github.com/tandem-gpu/tandem/pkg/api/v1alpha1"
+	"github.com/tandem-gpu/tandem/pkg/vgpu"
 )
 
 const (
@@ -84,8 +86,13 @@ func TestDecide(t *testing.T) {
 		{"a malformed limit", work("w", set("main", 1, template(1, annotate(v1alpha1.AnnotationComputeLimit, "80%")))), 0, 0, nil, Rejected,
 			[]string{`spec.podSets[0].template.metadata.annotations[tandem-gpu.io/compute-limit]: "80%" is not legal`}},
 		{"malformed elastic sizes", work("w", set("main", 4, template(1, inGang("train", "2", elastic, "four")))), 0, 0, nil, Rejected, []string{"elastic-workers]"}},
-		{"a gang that its podsets cannot fill", work("w", set("main", 3, template(1, inGang("train", "4")))), 0, 0, nil, Rejected,
-			[]string{"the gang ns/train needs 4 members", "the podsets [main] make 3 pods"}},
+		{"a gang whose other members are of other workloads", work("w", set("main", 3, template(1, inGang("train", "4")))), 0, 0, nil, Ready,
+			[]string{"3 of 3 pods", "The gang ns/train waits for 1 members of other workloads"}},
+		{"a part of a gang that does not fit", work("w", set("main", 9, template(10, inGang("train", "10")))), 0, 0, nil, Retry, []string{"needs 9 × 1 GPU"}},
+		{"a gang with a member that runs on hosts without GPUs", work("w", set("launcher", 1, template(0, inGang("train", "9"), onNodes("cpu"))), set("worker", 8, template(10, inGang("train", "9")))),
+			0, 0, nil, Ready, []string{"8 of 8 pods have places on 4 nodes"}},
+		{"such a gang that is too large", work("w", set("launcher", 1, template(0, inGang("train", "10"), onNodes("cpu"))), set("worker", 9, template(10, inGang("train", "10")))),
+			0, 0, nil, Retry, []string{"needs 9 × 1 GPU"}},
 		{"podsets of a gang that disagree", work("w", set("a", 1, template(1, inGang("train", "2"))), set("b", 1, template(1, inGang("train", "2", topology, rack)))), 0, 0, nil, Rejected,
 			[]string{"spec.podSets[1].template.metadata.annotations[tandem-gpu.io/required-topology]", "must be the same for all members"}},
 		{"annotations of a gang without a gang", work("w", set("main", 1, template(1, annotate(topology, rack)))), 0, 0, nil, Rejected, []string{"metadata.labels[tandem-gpu.io/gang]"}},
@@ -155,6 +162,64 @@ func TestDecideEvictsWhereItRuns(t *testing.T) {
 	}
 }
 
+// Pods of a lower priority whose devices nobody needs keep them, the most urgent ones first: others do not get these.
+func TestDecideEvictsNoMoreThanItNeeds(t *testing.T) {
+	o := racks()
+	for i, p := range everywhere(t, 10, 500) {
+		if i < 2 { // on n0
+			*p.Spec.Priority = int32(i)
+		}
+		o.Pods = append(o.Pods, p)
+	}
+	v := viewOf(o)
+	for i, p := range o.Pods {
+		if i >= 2 {
+			*p.Spec.Priority = 1000
+		}
+	}
+	if got := v.Decide(work("one", set("main", 1, template(10, class("high"))))); got.State != Ready || !strings.Contains(got.Message, "lower priority") {
+		t.Fatalf("a Workload that may preempt: %+v", got)
+	}
+	if got := v.Decide(work("low", set("main", 1, template(10)))); got.State != Pending {
+		t.Errorf("the device of a pod that the scheduler leaves alone: %+v", got)
+	}
+	if _, stays := v.Cluster.Placed(o.Pods[1]); !stays {
+		t.Error("the pod of the higher priority lost its device")
+	}
+	if got := v.Decide(work("two", set("main", 1, template(10, class("high"))))); got.State != Ready {
+		t.Errorf("a second Workload that may preempt, for the device of the pod that stayed: %+v", got)
+	}
+	for _, n := range v.Cluster.Nodes {
+		must(t, n.Check())
+	}
+}
+
+// Of the pods that may be evicted from a device the one of the highest priority stays, where one can.
+func TestDecideEvictsTheLeastUrgent(t *testing.T) {
+	for _, lower := range []int{0, 1} {
+		o := racks()
+		o.Pods = everywhere(t, 10, 1000)[1:]
+		for i := range 2 {
+			p := runs(t, fmt.Sprint("half-", i), "n0", 0, 5, 1)
+			if i == lower {
+				*p.Spec.Priority = 0
+			}
+			o.Pods = append(o.Pods, p)
+		}
+		v := viewOf(o)
+		if got := v.Decide(work("half", set("main", 1, template(5, class("high"))))); got.State != Ready {
+			t.Fatalf("half of a device: %+v", got)
+		}
+		halves := o.Pods[len(o.Pods)-2:]
+		if _, stays := v.Cluster.Placed(halves[1-lower]); !stays {
+			t.Errorf("pod %d of the higher priority lost its device", 1-lower)
+		}
+		if _, stays := v.Cluster.Placed(halves[lower]); stays {
+			t.Errorf("pod %d of the lower priority kept its device", lower)
+		}
+	}
+}
+
 // A Workload that was answered a moment ago has its places before its pods have nodes, and the pods do not count twice.
 func TestKeep(t *testing.T) {
 	for bound, want := range map[int]State{0: Ready, 2: Ready} {
@@ -173,6 +238,38 @@ func TestKeep(t *testing.T) {
 		}
 		if got := v.Decide(work("five", set("main", 1, template(10)))); got.State != Pending {
 			t.Errorf("with %d pods bound, a fifth GPU more: %+v", bound, got)
+		}
+	}
+}
+
+// Places are kept for the pods of each podset that have no node yet. Pods that ended or are about to end count for none.
+func TestKeepByPodset(t *testing.T) {
+	for name, c := range map[string]struct {
+		slots  vgpu.Slots
+		change func(*v1.Pod)
+		free   int32
+	}{
+		"of another podset":    {5, func(p *v1.Pod) { p.Labels[podSetLabel] = "side" }, 3},
+		"of this podset":       {10, func(p *v1.Pod) { p.Labels[podSetLabel] = "main" }, 3},
+		"of no podset":         {10, func(*v1.Pod) {}, 3},
+		"that ended":           {10, func(p *v1.Pod) { p.Status.Phase = v1.PodSucceeded }, 3},
+		"that is about to end": {10, func(p *v1.Pod) { p.DeletionTimestamp = new(metav1.NewTime(noon)) }, 3},
+		"without GPUs":         {10, func(p *v1.Pod) { p.Spec.Containers, p.Annotations = nil, nil }, 3},
+	} {
+		o := racks()
+		w := work("started", set("main", 4, template(10)), set("side", 1, template(5)))
+		w.OwnerReferences = owner("job")
+		p := runs(t, "started-0", "n0", 0, c.slots, 0)
+		p.OwnerReferences = owner("job")
+		c.change(p)
+		o.Pods = append(o.Pods, p)
+		v := viewOf(o)
+		v.keep(w)
+		if got := v.Decide(work("more", set("main", c.free+1, template(10)))); got.State == Ready {
+			t.Errorf("beside a pod %s: %+v for %d more GPUs", name, got, c.free+1)
+		}
+		if got := v.Decide(work("rest", set("main", c.free, template(10)))); got.State != Ready {
+			t.Errorf("beside a pod %s: %+v for %d GPUs", name, got, c.free)
 		}
 	}
 }

@@ -35,8 +35,10 @@ type group struct {
 	// sets are the names of the podsets, and own says that the group is a gang.
 	sets []string
 	own  bool
-	// spec is how many pods the podsets have, which may be more than have quota.
-	spec int
+	// spec is how many pods the podsets have, which may be more than have quota. Others are how many members other Workloads have to make.
+	spec, others int
+	// counts are the numbers of members of the podsets.
+	counts []int
 	// priority of the pods, and whether they may preempt others.
 	priority int32
 	preempts bool
@@ -66,7 +68,7 @@ func groups(c *snapshot.Cluster, w *Workload, flavors map[string]Flavor, classes
 			return nil, inTemplate(path, err)
 		}
 		g.spec += int(set.Count)
-		g.sets = append(g.sets, set.Name)
+		g.sets, g.counts = append(g.sets, set.Name), append(g.counts, count)
 		g.addMembers(gang.Member{Request: request, Kind: c.Kind(pod)}, fmt.Sprintf("%s-%s", w.Name, set.Name), count)
 		if !g.own {
 			g.MinCount = len(g.Members)
@@ -76,11 +78,36 @@ func groups(c *snapshot.Cluster, w *Workload, flavors map[string]Flavor, classes
 		return !slices.ContainsFunc(g.Members, func(m gang.Member) bool { return len(m.Request.Containers) > 0 })
 	})
 	for _, g := range list {
-		if g.MinCount > g.spec {
-			return nil, fmt.Errorf("spec.podSets: the gang %s needs %d members by the annotation min-members, and the podsets %v make %d pods", g.Name, g.MinCount, g.sets, g.spec)
-		}
+		// A gang may have members of several Workloads. The check asks about those of this one.
+		g.others = max(0, g.MinCount-g.spec)
+		g.MinCount -= g.others
+		g.leaveHosts()
 	}
 	return list, nil
+}
+
+// leaveHosts leaves out members without GPUs, such as a launcher. They run on any node, and the check knows those with GPUs alone.
+func (g *group) leaveHosts() {
+	members, counts := g.Members[:0:0], make([]int, len(g.counts))
+	for i := range g.Members {
+		if m := g.Members[i]; len(m.Request.Containers) > 0 {
+			m.Rank = len(members)
+			members = append(members, m)
+			counts[slices.Index(g.sets, g.setOf(i))]++
+		}
+	}
+	g.MinCount = max(min(1, len(members)), g.MinCount-(len(g.Members)-len(members)))
+	g.Members, g.counts = members, counts
+}
+
+// setOf returns the podset of a member.
+func (g *group) setOf(member int) string {
+	for i, count := range g.counts {
+		if member -= count; member < 0 {
+			return g.sets[i]
+		}
+	}
+	return ""
 }
 
 // templateOf returns a pod of a podset, as Kueue will have it made: with the labels and tolerations of its flavors, and with its priority.

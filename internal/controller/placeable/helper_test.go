@@ -107,6 +107,11 @@ func inGang(name, least string, pairs ...string) func(*v1.PodTemplateSpec) {
 	}
 }
 
+// onNodes has the pods run on nodes with a label alone.
+func onNodes(kind string) func(*v1.PodTemplateSpec) {
+	return func(t *v1.PodTemplateSpec) { t.Spec.NodeSelector = map[string]string{"example.com/kind": kind} }
+}
+
 func class(name string) func(*v1.PodTemplateSpec) {
 	return func(t *v1.PodTemplateSpec) { t.Spec.PriorityClassName = name }
 }

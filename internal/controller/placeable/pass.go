@@ -15,16 +15,16 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/tandem-gpu/tandem/internal/cluster/kube"
 	"github.com/tandem-gpu/tandem/internal/controller/snapshot"
 	"github.com/tandem-gpu/tandem/pkg/api/v1alpha1"
 )
 
 const (
-	// startsWithin is how long after an answer Ready a Workload without pods on nodes still has its places. Pods that take longer wait for
+	// startsWithin is how long after Kueue admitted it a Workload without pods on nodes still has its places. Pods that take longer wait for
 	// something else, and the places would be lost for others.
 	startsWithin = 2 * time.Minute
-	// maxAnswers bounds the answers of one pass: the first ones by turn. Others wait for a pass in which some of these have been answered, or
-	// have given their quota back.
+	// maxAnswers bounds the answers of one pass. Where more Workloads wait, the next pass goes on after them.
 	maxAnswers = 100
 )
 
@@ -33,6 +33,8 @@ type visit struct {
 	Workload
 	object *unstructured.Unstructured
 	check  *CheckState
+	// names are those of the checks of the controller.
+	names map[string]bool
 }
 
 // Pass answers every Workload that waits for it. A Workload that cannot be read or written is left for the next pass, and the others go on.
@@ -42,9 +44,12 @@ func (c *Controller) Pass(ctx context.Context) error {
 		c.metrics.waiting.Set(0)
 		return err
 	}
-	started, waiting, failed := c.visits(names)
+	started, waiting, running, failed := c.visits(names)
 	c.metrics.waiting.Set(0)
 	errs := []error{err, failed}
+	for _, w := range running { // Kueue ends the pods of an admitted Workload whose check is anything else
+		errs = append(errs, c.tell(ctx, w, Answer{Ready, "It runs already"}))
+	}
 	if len(waiting) == 0 {
 		return errors.Join(errs...)
 	}
@@ -55,33 +60,53 @@ func (c *Controller) Pass(ctx context.Context) error {
 	for _, w := range started {
 		view.keep(&w.Workload)
 	}
-	stay := 0
-	for _, w := range waiting[:min(len(waiting), maxAnswers)] {
+	now := c.now()
+	turn := c.turn(waiting)
+	stay := len(waiting) - len(turn)
+	for _, w := range turn {
 		began := time.Now()
 		answer := view.Decide(&w.Workload)
 		c.metrics.took.Observe(time.Since(began).Seconds())
 		if answer.State != Ready && answer.State != Rejected {
 			stay++
 		}
-		answer = answer.Patient(c.now().Sub(w.reservedAt()), c.options.Patience)
-		if err := c.write(ctx, w, answer); err != nil {
-			errs = append(errs, fmt.Errorf("workload %s/%s: %w", w.Namespace, w.Name, err))
-		}
+		answer = answer.Patient(now.Sub(w.reservedAt()), c.options.Patience)
+		errs = append(errs, c.tell(ctx, w, answer))
 	}
-	c.metrics.waiting.Set(float64(stay + max(0, len(waiting)-maxAnswers)))
+	c.metrics.waiting.Set(float64(stay))
 	return errors.Join(errs...)
 }
 
-// visits returns the Workloads that were answered Ready a moment ago, and those that wait for an answer, both by turn.
-func (c *Controller) visits(names map[string]bool) (started, waiting []*visit, failed error) {
+// tell writes an answer. The error names the Workload.
+func (c *Controller) tell(ctx context.Context, w *visit, answer Answer) error {
+	if err := c.write(ctx, w, answer); err != nil {
+		return fmt.Errorf("workload %s/%s: %w", w.Namespace, w.Name, err)
+	}
+	return nil
+}
+
+// turn returns the Workloads that a pass looks at: all, or where they are too many those after the ones of the last pass. Otherwise many that
+// stay would keep others from ever being looked at.
+func (c *Controller) turn(waiting []*visit) []*visit {
+	if len(waiting) <= maxAnswers || c.next >= len(waiting) {
+		c.next = 0
+	}
+	turn := waiting[c.next:min(len(waiting), c.next+maxAnswers)]
+	c.next += len(turn)
+	return turn
+}
+
+// visits returns the Workloads that were answered Ready and may not have all their pods yet, and those that wait for an answer, both by turn.
+// Running are those that Kueue had admitted when it gave them the check.
+func (c *Controller) visits(names map[string]bool) (started, waiting, running []*visit, failed error) {
 	objects, err := c.workloads.List(labels.Everything())
 	if err != nil {
-		return nil, nil, fmt.Errorf("list Workloads: %w", err)
+		return nil, nil, nil, fmt.Errorf("list Workloads: %w", err)
 	}
 	var errs []error
 	there := map[types.UID]bool{}
 	for _, object := range objects {
-		w := &visit{object: object.(*unstructured.Unstructured)}
+		w := &visit{object: object.(*unstructured.Unstructured), names: names}
 		if err := read(w.object, &w.Workload); err != nil {
 			errs = append(errs, err)
 			continue
@@ -90,10 +115,12 @@ func (c *Controller) visits(names map[string]bool) (started, waiting []*visit, f
 		if w.check = w.Workload.check(names); w.check == nil || !w.holdsQuota() {
 			continue
 		}
-		switch {
-		case w.check.State == Pending:
+		switch since := w.admittedAt(); {
+		case w.check.State == Pending && since.IsZero():
 			waiting = append(waiting, w)
-		case w.check.State == Ready && c.now().Sub(w.check.LastTransitionTime.Time) < startsWithin:
+		case w.check.State == Pending:
+			running = append(running, w)
+		case w.check.State == Ready && (since.IsZero() || c.now().Sub(since) < startsWithin):
 			started = append(started, w)
 		}
 	}
@@ -101,7 +128,7 @@ func (c *Controller) visits(names map[string]bool) (started, waiting []*visit, f
 	for _, list := range [][]*visit{started, waiting} {
 		slices.SortFunc(list, func(a, b *visit) int { return byTurn(&a.Workload, &b.Workload) })
 	}
-	return started, waiting, errors.Join(errs...)
+	return started, waiting, running, errors.Join(errs...)
 }
 
 // view reads the cluster.
@@ -166,21 +193,34 @@ func (v *View) keep(w *Workload) {
 	if err != nil {
 		return // no pod of it runs
 	}
-	bound := 0
+	bound := map[string]int{} // by podset
 	for _, pod := range v.Pods {
-		if w.owns(pod) {
-			bound++
+		ended := pod.Status.Phase == v1.PodSucceeded || pod.Status.Phase == v1.PodFailed
+		if w.owns(pod) && pod.DeletionTimestamp == nil && !ended && kube.WantsVGPU(pod) {
+			bound[pod.Labels[podSetLabel]]++
 		}
 	}
 	for _, g := range list {
-		here := min(bound, len(g.Members))
-		bound -= here
-		g.Members = g.Members[here:]
-		if g.MinCount = min(max(1, g.MinCount-here), len(g.Members)); g.MinCount > 0 {
+		members := g.Members[:0:0]
+		for i := range g.Members {
+			switch set := g.setOf(i); {
+			case bound[set] > 0:
+				bound[set]--
+			case bound[""] > 0: // a pod without the label is one of any podset
+				bound[""]--
+			default:
+				members = append(members, g.Members[i])
+			}
+		}
+		g.MinCount = min(max(1, g.MinCount-(len(g.Members)-len(members))), len(members))
+		if g.Members = members; g.MinCount > 0 {
 			v.fit(g)
 		}
 	}
 }
+
+// podSetLabel is the label by which Kueue names the podset of a pod.
+const podSetLabel = "kueue.x-k8s.io/podset"
 
 // jobSetUID is the label by which JobSet marks its pods.
 const jobSetUID = "jobset.sigs.k8s.io/jobset-uid"

@@ -116,6 +116,17 @@ func (w *world) submit(t *testing.T, name string, gpus int64, since time.Time, c
 	w.put(t, Workloads, "Workload", workload)
 }
 
+// admit has Kueue admit a Workload at a time.
+func (w *world) admit(t *testing.T, name string, at time.Time) {
+	t.Helper()
+	u := w.object(t, Workloads, "ns", name).DeepCopy()
+	conditions, _, err := unstructured.NestedSlice(u.Object, "status", "conditions")
+	must(t, err)
+	conditions = append(conditions, map[string]any{"type": admitted, "status": "True", "lastTransitionTime": at.Format(time.RFC3339)})
+	must(t, unstructured.SetNestedSlice(u.Object, conditions, "status", "conditions"))
+	w.put(t, Workloads, "Workload", u.Object)
+}
+
 // check returns the state of our check and its message, after a pass.
 func (w *world) check(t *testing.T, name string) (state, message string) {
 	t.Helper()
@@ -198,7 +209,7 @@ func TestPassAnswers(t *testing.T) {
 	}
 }
 
-// A Workload that was started long ago does not keep places for pods that do not come.
+// A Workload keeps its places until Kueue has admitted it, and then for a while, if its pods do not come.
 func TestPassForgetsStarted(t *testing.T) {
 	w := newWorld(t)
 	w.submit(t, "first", 8, noon)
@@ -206,11 +217,74 @@ func TestPassForgetsStarted(t *testing.T) {
 	if state, _ := w.check(t, "first"); state != "Ready" {
 		t.Fatalf("the first Workload: %s", state)
 	}
-	w.time = noon.Add(startsWithin)
+	w.time = noon.Add(time.Hour) // another check takes as long
 	w.submit(t, "second", 8, w.time)
 	w.pass(t)
-	if state, message := w.check(t, "second"); state != "Ready" {
-		t.Errorf("the second Workload: %s, %s", state, message)
+	if state, message := w.check(t, "second"); state != "Pending" {
+		t.Errorf("before the first Workload is admitted the second is %s, %s", state, message)
+	}
+	w.admit(t, "first", w.time)
+	w.time = w.time.Add(startsWithin - time.Second)
+	w.pass(t)
+	if state, _ := w.check(t, "second"); state == "Ready" {
+		t.Error("a moment after the first Workload was admitted the second is Ready")
+	}
+	w.submit(t, "third", 8, w.time)
+	w.time = w.time.Add(time.Second)
+	w.pass(t)
+	if state, message := w.check(t, "third"); state != "Ready" {
+		t.Errorf("the Workload after one whose pods do not come: %s, %s", state, message)
+	}
+}
+
+// A Workload that ran before its ClusterQueue had the check runs on: Kueue would evict it for any other answer than Ready.
+func TestPassLeavesRunning(t *testing.T) {
+	w := newWorld(t)
+	for _, p := range everywhere(t, 10, 7) {
+		w.run(t, p)
+	}
+	w.submit(t, "runs", 8, noon.Add(-time.Hour))
+	w.submit(t, "wrong", 1, noon.Add(-time.Hour), func(workload map[string]any) {
+		set := workload["spec"].(map[string]any)["podSets"].([]any)[0].(map[string]any)
+		must(t, unstructured.SetNestedField(set, "80%", "template", "metadata", "annotations", v1alpha1.AnnotationComputeLimit))
+	})
+	w.admit(t, "runs", noon.Add(-time.Hour))
+	w.admit(t, "wrong", noon.Add(-time.Hour))
+	w.pass(t)
+	for _, name := range []string{"runs", "wrong"} {
+		if state, message := w.check(t, name); state != "Ready" || message != "It runs already" {
+			t.Errorf("the admitted Workload %s: %s, %s", name, state, message)
+		}
+	}
+}
+
+// Every check of the controller that a Workload has is answered.
+func TestPassAnswersEachCheck(t *testing.T) {
+	w := newWorld(t)
+	w.put(t, AdmissionChecks, "AdmissionCheck", map[string]any{
+		"metadata": map[string]any{"name": "renamed"}, "spec": map[string]any{"controllerName": v1alpha1.ControllerPlaceable},
+	})
+	states := func(name string) (all []string) {
+		t.Helper()
+		checks, _, _ := unstructured.NestedSlice(w.object(t, Workloads, "ns", name).Object, "status", "admissionChecks")
+		for _, c := range checks {
+			all = append(all, c.(map[string]any)["state"].(string))
+		}
+		return all
+	}
+	for name, first := range map[string]State{"new": Pending, "answered": Ready} {
+		w.submit(t, name, 1, noon, func(workload map[string]any) {
+			status := workload["status"].(map[string]any)
+			checks := status["admissionChecks"].([]any)
+			checks[1].(map[string]any)["state"] = string(first)
+			status["admissionChecks"] = append(checks, map[string]any{"name": "renamed", "state": "Pending", "message": "", "lastTransitionTime": noon.Format(time.RFC3339)})
+		})
+	}
+	w.pass(t)
+	for _, name := range []string{"new", "answered"} {
+		if diff := cmp.Diff([]string{"Pending", "Ready", "Ready"}, states(name)); diff != "" {
+			t.Errorf("checks of the Workload %s (-want +got):\n%s", name, diff)
+		}
 	}
 }
 

@@ -118,7 +118,7 @@ func TestPassReadsFlavors(t *testing.T) {
 	}
 }
 
-// A pass answers a bounded number of Workloads, the first by turn, and counts the others as waiting.
+// A pass answers a bounded number of Workloads, the first by turn, and counts the others as waiting. The next pass goes on after them.
 func TestPassIsBounded(t *testing.T) {
 	w := newWorld(t)
 	for i := range maxAnswers + 1 {
@@ -134,6 +134,21 @@ func TestPassIsBounded(t *testing.T) {
 	}
 	if got := testutil.ToFloat64(w.metrics.waiting); got != maxAnswers+1 {
 		t.Errorf("%v Workloads wait, want %d", got, maxAnswers+1)
+	}
+	for i := range maxAnswers { // Kueue has not read these answers
+		w.submit(t, fmt.Sprintf("w%03d", i), 9, noon.Add(time.Duration(i)*time.Second))
+	}
+	w.object(t, Workloads, "ns", fmt.Sprintf("w%03d", maxAnswers))
+	w.pass(t)
+	if state, _ := w.check(t, fmt.Sprintf("w%03d", maxAnswers)); state != "Retry" {
+		t.Errorf("after a second pass the last Workload is %s", state)
+	}
+	if state, _ := w.check(t, "w000"); state != "Pending" {
+		t.Errorf("after a second pass the first Workload is %s", state)
+	}
+	w.pass(t)
+	if state, _ := w.check(t, "w000"); state != "Retry" {
+		t.Errorf("after a third pass the first Workload is %s", state)
 	}
 }
 

@@ -2,6 +2,7 @@ package placeable
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
@@ -25,6 +26,7 @@ var (
 // Conditions of Workloads.
 const (
 	quotaReserved = "QuotaReserved"
+	admitted      = "Admitted"
 	evicted       = "Evicted"
 	finished      = "Finished"
 )
@@ -118,14 +120,25 @@ func (w *Workload) reservedAt() time.Time {
 	return time.Time{}
 }
 
-// check returns the first of the checks that a Workload has, nil where it has none of them.
+// admittedAt returns since when Kueue lets a Workload run, the zero time where it does not.
+func (w *Workload) admittedAt() time.Time {
+	if c := meta.FindStatusCondition(w.Status.Conditions, admitted); c != nil && c.Status == metav1.ConditionTrue {
+		return c.LastTransitionTime.Time
+	}
+	return time.Time{}
+}
+
+// check returns the check of these names that a Workload has: the first that waits for an answer, else the first that is not Ready, else the
+// first. It is nil where the Workload has none of them.
 func (w *Workload) check(names map[string]bool) *CheckState {
+	var found *CheckState
+	rank := func(c *CheckState) int { return slices.Index([]State{Ready, Retry, Rejected, Pending}, c.State) }
 	for i := range w.Status.AdmissionChecks {
-		if c := &w.Status.AdmissionChecks[i]; names[c.Name] {
-			return c
+		if c := &w.Status.AdmissionChecks[i]; names[c.Name] && (found == nil || rank(c) > rank(found)) {
+			found = c
 		}
 	}
-	return nil
+	return found
 }
 
 // assigned returns how many pods of a podset have quota, and the flavors of the podset.

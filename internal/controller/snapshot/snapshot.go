@@ -148,6 +148,17 @@ func (c *Cluster) Without(pods []*v1.Pod) *Cluster {
 	return &out
 }
 
+// Return puts a pod back that Without has taken out of a cluster, and reports whether its devices and the room of its host are still free.
+func (c *Cluster) Return(pod *v1.Pod, from *Cluster) bool {
+	a, host := from.placed[pod.UID], from.hosts[pod.UID]
+	i := from.nodeOf(pod.UID)
+	if i < 0 || !host.Within(c.Nodes[i].Room()) || c.Book(a, host) != nil {
+		return false
+	}
+	c.placed[pod.UID] = a
+	return true
+}
+
 // nodeOf returns the place of the node on which a pod has devices, −1 where it has none.
 func (c *Cluster) nodeOf(uid types.UID) int {
 	a, has := c.placed[uid]

@@ -387,3 +387,47 @@ func TestWithoutAndBook(t *testing.T) {
 		t.Errorf("the first cluster changed:\n%s", cmp.Diff(before, after))
 	}
 }
+
+// Return puts a pod back where its devices and the room of its host are still free, and nowhere else.
+func TestReturn(t *testing.T) {
+	a := on(t, pod("a", 5), "n1", 0)
+	c := new(Reader).Read(cluster(a))
+	host := vgpu.Room{MilliCPU: 2000, Memory: vgpu.GiB}
+	for name, used := range map[string]struct {
+		slots vgpu.Slots
+		host  vgpu.Room
+		want  bool
+	}{
+		"all is free":           {0, vgpu.Room{}, true},
+		"half a device is used": {5, host, true},
+		"the device is used":    {6, host, false},
+		"the host is used":      {1, vgpu.Room{MilliCPU: 7000, Memory: vgpu.GiB}, false},
+	} {
+		left := c.Without([]*v1.Pod{a})
+		if used.slots > 0 {
+			if err := left.Book(testkit.Assignment(t, testkit.Node(t, "n1", testkit.A100, 2), 0, "ns/new", used.slots), used.host); err != nil {
+				t.Fatal(err)
+			}
+		}
+		taken, _ := left.Nodes[0].Taken()
+		room := left.Nodes[0].Room()
+		if used.want {
+			taken, room = taken+5, room.Less(host)
+		}
+		if got := left.Return(a, c); got != used.want {
+			t.Errorf("%s: the pod is back: %v", name, got)
+		}
+		if now, _ := left.Nodes[0].Taken(); now != taken || left.Nodes[0].Room() != room {
+			t.Errorf("%s: %d slots are taken and the host has %v left, want %d and %v", name, now, left.Nodes[0].Room(), taken, room)
+		}
+		if _, has := left.Placed(a); has != used.want {
+			t.Errorf("%s: the pod has a place: %v", name, has)
+		}
+		if left.Return(a, c) {
+			t.Errorf("%s: the pod came back twice", name)
+		}
+	}
+	if c.Return(pod("stranger", 5), c) {
+		t.Error("a pod without a place came back")
+	}
+}
