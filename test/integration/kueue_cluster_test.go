@@ -2,6 +2,7 @@ package integration
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"io/fs"
 	"net/http"
@@ -13,6 +14,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/tandem-gpu/tandem/internal/controller/placeable"
 	"github.com/tandem-gpu/tandem/internal/sandbox"
@@ -130,6 +132,24 @@ kind: LocalQueue
 metadata: {name: %s, namespace: %s}
 spec: {clusterQueue: team-%s}
 `, queue, c.namespace, queue))
+	}
+}
+
+// checksOf gives a ClusterQueue these AdmissionChecks. At the end of the test it has the one of examples/kueue again.
+func checksOf(queue string, checks ...string) func(*testing.T, *gangCluster) {
+	clusterQueues := placeable.Workloads.GroupVersion().WithResource("clusterqueues")
+	return func(t *testing.T, c *gangCluster) {
+		give := func(checks []string) {
+			raw, err := json.Marshal(map[string]any{"spec": map[string]any{"admissionChecks": checks}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if _, err := c.objects.Resource(clusterQueues).Patch(life(t), queue, types.MergePatchType, raw, metav1.PatchOptions{}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		give(checks)
+		t.Cleanup(func() { give([]string{"placeable"}) })
 	}
 }
 

@@ -81,6 +81,17 @@ func situations() []situation {
 				want:   map[string]outcome{"cores": {admitted: true, check: placeable.Ready, says: "No pod asks for a GPU"}, "full": runsWith(16)},
 			},
 		}},
+		{"a queue gets the check while its Job runs in a full cluster", []step{
+			{
+				others: checksOf("team-a"),
+				submit: []queued{{name: "runs", queue: "a", pods: 16, slots: 10}},
+				want:   map[string]outcome{"runs": {admitted: true, bound: 16, unchecked: true}},
+			},
+			{
+				others: checksOf("team-a", "placeable"),
+				want:   map[string]outcome{"runs": {admitted: true, bound: 16, check: placeable.Ready, says: "It runs already"}},
+			},
+		}},
 		{"a malformed request is rejected", []step{{
 			submit: []queued{{name: "wrong", queue: "a", pods: 1, slots: 5, change: malformed}},
 			want:   map[string]outcome{"wrong": {evicted: true, says: "Previously: Rejected"}},

@@ -38,8 +38,9 @@ type outcome struct {
 	evicted bool
 	// bound is how many pods have a node, racks on how many racks, 0 for any number.
 	bound, racks int
-	// check is the state of the check placeable, "" where there is no quota, or any.
-	check placeable.State
+	// check is the state of the check placeable, "" where there is no quota, or any. Unchecked says that there is no check.
+	check     placeable.State
+	unchecked bool
 	// says is what the Workload says of the check, or of its quota where there is none.
 	says string
 }
@@ -201,7 +202,7 @@ func (c *gangCluster) awaitOutcomes(t *testing.T, when string, all map[string]ou
 		for name, want := range all {
 			is := c.outcomeOf(t, name)
 			ok = ok && is.admitted == want.admitted && is.evicted == want.evicted && is.bound == want.bound && (want.racks == 0 || is.racks == want.racks) &&
-				(want.check == "" || is.check == want.check) && strings.Contains(is.says, want.says)
+				(want.check == "" || is.check == want.check) && (!want.unchecked || is.check == "") && strings.Contains(is.says, want.says)
 			state += fmt.Sprintf("%s is %+v; ", name, is)
 		}
 		return ok, state
