@@ -55,7 +55,7 @@ func overlays(t *testing.T) map[string]string {
 func patches(t *testing.T, guides string) []string {
 	t.Helper()
 	var found []string
-	for _, name := range []string{"install.md", "security.md"} {
+	for _, name := range []string{"install.md", "operating.md", "security.md"} {
 		text, err := os.ReadFile(filepath.Join(guides, name))
 		if err != nil {
 			t.Fatal(err)
@@ -64,8 +64,8 @@ func patches(t *testing.T, guides string) []string {
 			found = append(found, block[1])
 		}
 	}
-	if len(found) < 4 {
-		t.Fatalf("the guides have %d patches, want those of the driver, of SELinux, of host paths and of promises", len(found))
+	if len(found) < 6 {
+		t.Fatalf("the guides have %d patches, want those of the driver, of SELinux, of requests, of flags, of host paths and of promises", len(found))
 	}
 	return found
 }
