@@ -103,6 +103,37 @@ func TestOnlyTheSchedulerWritesLearnedValues(t *testing.T) {
 	}
 }
 
+// A program with all rights of the cluster, such as one that restores backups, counts as the scheduler by them. It is an
+// administrator nevertheless, and is not bound to the profiles that the scheduler made.
+func TestAccountsWithAllRightsWriteAllProfiles(t *testing.T) {
+	ctx := t.Context()
+	makePowerful(t)
+	all := profiles(t, as(ctx, t, powerful))
+	dry := []string{metav1.DryRunAll}
+	for _, made := range []struct {
+		who account
+		p   *v1alpha1.WorkloadProfile
+	}{{admin, workload("bert", false)}, {scheduler, workload("learned-1", true)}} {
+		name := made.p.Name
+		fresh := made.p.DeepCopy()
+		fresh.Name += "-2"
+		stored := store(t, made.who, made.p)
+		stored.Object["spec"] = declared(map[string]any{"model": "*", "memory": "8Gi"}, nil)
+		if _, err := all.Create(ctx, asObject(t, fresh), dryRun); err != nil {
+			t.Errorf("create a profile such as %s: %v", name, err)
+		}
+		if _, err := all.Update(ctx, stored, metav1.UpdateOptions{DryRun: dry}); err != nil {
+			t.Errorf("change %s: %v", name, err)
+		}
+		if _, err := all.Patch(ctx, name, "application/merge-patch+json", []byte(`{"metadata":{"labels":{"a":"b"}}}`), metav1.PatchOptions{DryRun: dry}); err != nil {
+			t.Errorf("label %s: %v", name, err)
+		}
+		if err := all.Delete(ctx, name, metav1.DeleteOptions{DryRun: dry}); err != nil {
+			t.Errorf("delete %s: %v", name, err)
+		}
+	}
+}
+
 // Whoever edits a namespace declares profiles in it, and removes learned ones. The controller that takes the role into
 // the cluster's role edit is no part of this control plane: its label is compared, and the role is bound as it is.
 func TestEditorsDeclareProfiles(t *testing.T) {
