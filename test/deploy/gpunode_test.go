@@ -8,6 +8,7 @@ import (
 
 	authenticationv1 "k8s.io/api/authentication/v1"
 	authorizationv1 "k8s.io/api/authorization/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -147,6 +148,58 @@ func TestAgentWritesNoOtherGPUNode(t *testing.T) {
 			wantRefusal(t, test.send(gpuNodes(t, test.config)), test.want)
 		})
 	}
+}
+
+// Who may update GPUNodes, as kubectl tandem cordon needs it, is no agent, although no token of theirs is bound to a node.
+func TestOperatorsCordonDevices(t *testing.T) {
+	ctx := t.Context()
+	n2 := createGPUNode(t, "n2")
+	roles := client(ctx, t, admin).RbacV1()
+	role := &rbacv1.ClusterRole{
+		ObjectMeta: metav1.ObjectMeta{Name: "gpu-operator"},
+		Rules:      []rbacv1.PolicyRule{{APIGroups: []string{v1alpha1.GroupVersion.Group}, Resources: []string{"gpunodes"}, Verbs: []string{"get", "update"}}},
+	}
+	if _, err := roles.ClusterRoles().Create(ctx, role, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	binding := &rbacv1.ClusterRoleBinding{
+		ObjectMeta: metav1.ObjectMeta{Name: role.Name},
+		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: role.Name},
+		Subjects:   []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: "User", Name: "olga"}},
+	}
+	if _, err := roles.ClusterRoleBindings().Create(ctx, binding, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		ctx := context.WithoutCancel(ctx)
+		if err := roles.ClusterRoleBindings().Delete(ctx, role.Name, metav1.DeleteOptions{}); err != nil {
+			t.Errorf("remove the binding: %v", err)
+		}
+		if err := roles.ClusterRoles().Delete(ctx, role.Name, metav1.DeleteOptions{}); err != nil {
+			t.Errorf("remove the role: %v", err)
+		}
+	})
+	const olga account = "olga"
+	await(t, "the account may update GPUNodes", func(context.Context) (bool, error) { return may(t, olga, "update gpunodes"), nil })
+
+	cordoned := n2.DeepCopy()
+	list := []any{map[string]any{"id": "GPU-1", "reason": "fan, ticket 123"}}
+	if err := unstructured.SetNestedSlice(cordoned.Object, list, "spec", "cordonedDevices"); err != nil {
+		t.Fatal(err)
+	}
+	n2, err := gpuNodes(t, as(ctx, t, olga)).Update(ctx, cordoned, metav1.UpdateOptions{})
+	if err != nil {
+		t.Fatalf("cordon a device: %v", err)
+	}
+	if stored, _, err := unstructured.NestedSlice(n2.Object, "spec", "cordonedDevices"); err != nil || len(stored) != 1 {
+		t.Errorf("the GPUNode has the cordoned devices %v, %v", stored, err)
+	}
+	_, err = gpuNodes(t, as(ctx, t, olga)).UpdateStatus(ctx, n2, metav1.UpdateOptions{})
+	wantRefusal(t, err, byRBAC+"update")
+	_, err = gpuNodes(t, as(ctx, t, agent)).UpdateStatus(ctx, n2, metav1.UpdateOptions{})
+	wantRefusal(t, err, "the agent of node n1 writes the GPUNode of that name only, not n2")
+	_, err = gpuNodes(t, as(ctx, t, agent)).Update(ctx, n2, metav1.UpdateOptions{})
+	wantRefusal(t, err, byRBAC+"update")
 }
 
 // The token of n2 writes n2: what the policy compares is the token's node, not one name for all.
