@@ -34,7 +34,7 @@ func TestEphemeralContainers(t *testing.T) {
 		{"another pipe directory", mounts("/tmp/nvidia-mps"), []string{byPods, "spec.ephemeralContainers[0].volumeMounts[0].mountPath"}},
 		{"privileged", func(c *debugger) { c.SecurityContext = &corev1.SecurityContext{Privileged: ptr.To(true)} },
 			[]string{byHost, "spec.ephemeralContainers[0].securityContext.privileged"}},
-		{"SYS_PTRACE", adds("SYS_PTRACE"), []string{byHost, "spec.ephemeralContainers[0].securityContext.capabilities.add SYS_PTRACE"}},
+		{"SYS_PTRACE", adds("SYS_PTRACE"), []string{byHost, "spec.ephemeralContainers[0].securityContext.capabilities.add SYS_PTRACE", "kubectl debug with --profile=baseline adds none"}},
 		{"all capabilities", adds("ALL"), []string{byHost, "capabilities.add ALL"}},
 		{"NET_ADMIN", adds("NET_ADMIN"), nil},
 		{"ordinary variable", sets("TERM"), nil},
