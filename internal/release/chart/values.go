@@ -108,7 +108,7 @@ func deployment(program string, is standards) []value {
 		{program + ".replicas", w.replicas, replicas, "Pods of the " + program + "."},
 		{program + ".resources", w.resources, resources, "Requests and limits of the " + program + "."},
 		{program + ".priorityClassName", w.priorityClass, text, "The priority class of the " + program + "; empty means none."},
-		{program + ".nodeSelector", map[string]any{}, labels, "The nodes for the " + program + "; empty means all."},
+		{program + ".nodeSelector", w.nodeSelector, labels, "The nodes for the " + program + "; labels that you give are added to these."},
 		{program + ".tolerations", []any{}, list, "What the " + program + " tolerates."},
 	}
 }
