@@ -175,5 +175,6 @@ func standardOf(o object) workload {
 	return workload{
 		replicas: at(map[string]any(o), "spec", "replicas"), resources: containers[len(containers)-1]["resources"],
 		nodeSelector: spec["nodeSelector"], tolerations: spec["tolerations"], priorityClass: class,
+		maxUnavailable: at(map[string]any(o), "spec", "updateStrategy", "rollingUpdate", "maxUnavailable"),
 	}
 }

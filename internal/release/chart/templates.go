@@ -181,6 +181,7 @@ func workloadMarks(t *template, o object) {
 	}
 	if name == "agent" {
 		hostFolders(t, spec)
+		at(map[string]any(o), "spec", "updateStrategy", "rollingUpdate").(map[string]any)["maxUnavailable"] = t.value("{{ .Values.agent.maxUnavailable }}")
 	}
 	volumes, _ := spec["volumes"].([]any)
 	for _, v := range volumes {

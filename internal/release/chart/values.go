@@ -32,6 +32,8 @@ type standards map[string]workload
 type workload struct {
 	replicas, resources, nodeSelector, tolerations any
 	priorityClass                                  string
+	// maxUnavailable is that of a DaemonSet whose pods an upgrade replaces.
+	maxUnavailable any
 }
 
 // Schemas that several values have.
@@ -43,6 +45,7 @@ var (
 	amounts     = schema{"type": "object", "additionalProperties": schema{"type": []any{"string", "number"}}}
 	resources   = schema{"type": "object", "additionalProperties": false, "properties": schema{"requests": amounts, "limits": amounts}}
 	replicas    = schema{"type": "integer", "minimum": 0}
+	unavailable = schema{"type": []any{"integer", "string"}, "minimum": 1, "pattern": "^([1-9][0-9]?|100)%$"}
 	pullSecrets = schema{"type": "array", "items": schema{
 		"type": "object", "additionalProperties": false, "required": []any{"name"}, "properties": schema{"name": text},
 	}}
@@ -77,6 +80,7 @@ func values(registry string, is standards) []value {
 		value{"agent.runtimeClassName", "", text, "The RuntimeClass that names NVIDIA's runtime, where that is not the nodes' default."},
 		value{"agent.priorityClassName", is["agent"].priorityClass, text, "The priority class of the agent and of MPS."},
 		value{"agent.resources", is["agent"].resources, resources, "Requests and limits of the agent."},
+		value{"agent.maxUnavailable", is["agent"].maxUnavailable, unavailable, "How many nodes may be without a ready agent while an upgrade replaces agents, as a number or a percentage. Nodes that are down count."},
 		value{"agent.configuration", map[string]any{}, bounded(reflect.TypeFor[agent.Config](), asksAgent),
 			"Settings of the agent, merged into its configuration: `slots.default` and `slots.models` are the slots per GPU model, `driver.root` is where the driver is. `deploy/agent/config.yaml` explains each."},
 		value{"agent.hostFolders", []any{}, schema{"type": "array", "uniqueItems": true, "items": schema{"type": "string", "pattern": "^/[^:]+$"}},
