@@ -30,6 +30,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"github.com/tandem-gpu/tandem/internal/cluster/podgroup"
+	"github.com/tandem-gpu/tandem/internal/controller/snapshot"
 	"github.com/tandem-gpu/tandem/internal/testkit"
 	"github.com/tandem-gpu/tandem/pkg/api/v1alpha1"
 )
@@ -48,6 +49,8 @@ type world struct {
 	evicted []string
 	// refuse says why the API server refuses a request for an object, nil for no error.
 	refuse func(verb, name string) error
+	// condenser makes pods what the informers of the program keep of them.
+	condenser snapshot.Condenser
 }
 
 // fakeGangs are gangs by the label of their pods, or by a PodGroup where they are in groups.
@@ -224,8 +227,10 @@ func (w *world) try(after int) error {
 	var list, more, last []any
 	w.gangs.pods = nil
 	for i := range pods.Items {
-		w.gangs.pods = append(w.gangs.pods, &pods.Items[i])
-		list = append(list, &pods.Items[i])
+		kept, err := w.condenser.Condense(&pods.Items[i])
+		must(w, err)
+		w.gangs.pods = append(w.gangs.pods, kept.(*v1.Pod))
+		list = append(list, kept)
 	}
 	for i := range nodes.Items {
 		more = append(more, &nodes.Items[i])

@@ -90,7 +90,25 @@ func condensePod(p *v1.Pod) *v1.Pod {
 			out.Status.Conditions = []v1.PodCondition{{Type: c.Type, Status: c.Status, LastTransitionTime: c.LastTransitionTime}}
 		}
 	}
+	out.Status.ContainerStatuses = condenseEnd(&p.Status)
 	return out
+}
+
+// condenseEnd returns the last end of a container of a pod that has ended: how long the pod ran rests on it. It returns nil for other pods.
+func condenseEnd(s *v1.PodStatus) []v1.ContainerStatus {
+	if s.Phase != v1.PodSucceeded && s.Phase != v1.PodFailed {
+		return nil
+	}
+	var last metav1.Time
+	for i := range s.ContainerStatuses {
+		if t := s.ContainerStatuses[i].State.Terminated; t != nil && last.Before(&t.FinishedAt) {
+			last = t.FinishedAt
+		}
+	}
+	if last.IsZero() {
+		return nil
+	}
+	return []v1.ContainerStatus{{State: v1.ContainerState{Terminated: &v1.ContainerStateTerminated{FinishedAt: last}}}}
 }
 
 // share makes a pod use what the last pod of its owner has, where that is the same.

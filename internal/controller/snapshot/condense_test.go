@@ -81,6 +81,33 @@ func TestCondensedPod(t *testing.T) {
 	}
 }
 
+// Of the containers of a pod that has ended the last end is kept, and nothing else of any container.
+func TestCondensedEnd(t *testing.T) {
+	ended := func(at int64) v1.ContainerStatus {
+		return v1.ContainerStatus{Name: "c", Image: "large", State: v1.ContainerState{Terminated: &v1.ContainerStateTerminated{
+			FinishedAt: metav1.Unix(at, 0), Message: "long",
+		}}}
+	}
+	last := v1.ContainerStatus{State: v1.ContainerState{Terminated: &v1.ContainerStateTerminated{FinishedAt: metav1.Unix(9, 0)}}}
+	for _, test := range []struct {
+		name  string
+		phase v1.PodPhase
+		of    []v1.ContainerStatus
+		want  []v1.ContainerStatus
+	}{
+		{"it succeeded", v1.PodSucceeded, []v1.ContainerStatus{ended(5), ended(9), ended(7)}, []v1.ContainerStatus{last}},
+		{"it failed", v1.PodFailed, []v1.ContainerStatus{ended(9), {}}, []v1.ContainerStatus{last}},
+		{"it failed before any container ran", v1.PodFailed, []v1.ContainerStatus{{}}, nil},
+		{"one container has ended, and the pod runs", v1.PodRunning, []v1.ContainerStatus{ended(5), {}}, nil},
+	} {
+		p := pod("train-3", 5)
+		p.Status.Phase, p.Status.ContainerStatuses = test.phase, test.of
+		if diff := cmp.Diff(test.want, condensed(t, &Condenser{}, p).Status.ContainerStatuses); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", test.name, diff)
+		}
+	}
+}
+
 // Pods of one owner share what they have in common, and nothing else.
 func TestSharedTemplates(t *testing.T) {
 	c := &Condenser{}
