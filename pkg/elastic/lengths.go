@@ -33,8 +33,10 @@ func NewLengths() (*Lengths, error) {
 type Had struct {
 	// Served is for how many seconds its workers had GPUs, added up.
 	Served float64
-	// Done is the part of its work that the job says it has done, 0 to 1, and 0 where it says nothing.
-	Done float64
+	// Done is the part of its work that the job has done in this time, 0 to 1, where that is certain. Projected is the length, as in Lengths,
+	// to which point the job's own words, or by which they are judged once it has ended (lifetime.Progress). It counts where Done is 0. Zero
+	// stands for nothing known.
+	Done, Projected float64
 }
 
 // Ended learns from a job that no longer runs. A job that was stopped would have run longer.
@@ -69,7 +71,9 @@ func (a Alike) pod(h Had) (age float64, p lifetime.Pod, err error) {
 		return 0, p, fmt.Errorf("length of a job: %v of the work is done, legal is 0 to 1", h.Done)
 	}
 	age = h.Served / float64(a.Least)
-	return age, lifetime.Pod{
-		User: a.Namespace, Workload: a.Workload, Model: a.Model, Size: a.Least * a.Slots, Projected: lifetime.Project(age, h.Done),
-	}, nil
+	projected := h.Projected
+	if h.Done > 0 {
+		projected = lifetime.Project(age, h.Done)
+	}
+	return age, lifetime.Pod{User: a.Namespace, Workload: a.Workload, Model: a.Model, Size: a.Least * a.Slots, Projected: projected}, nil
 }

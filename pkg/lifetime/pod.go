@@ -14,8 +14,8 @@ type Pod struct {
 	// Size is the compute that the pod asks for, all its devices together, in a unit that is the same for all pods: slots, or thousandths of
 	// a GPU.
 	Size int
-	// Declared is the whole length in seconds that the pod declares, and Projected the one that its progress points to: the age at its
-	// last report ÷ the part that was done by then. Zero stands for no such word.
+	// Declared is the whole length in seconds that the pod declares, and Projected the one that its progress points to: see Progress. Of a
+	// pod that no longer runs it is the one by which its words are judged. Zero stands for no such word.
 	Declared, Projected float64
 }
 
@@ -31,7 +31,7 @@ type Observation struct {
 // longest bounds lengths: 2^30 s are 34 years.
 const longest = 1 << 30
 
-// Project returns the length in seconds that the progress of a pod points to: its age ÷ the part that is done, 0 to 1. It returns 0, no
+// Project returns the length in seconds of a pod that has done a part of its work, 0 to 1, since its start: its age ÷ the part. It returns 0, no
 // word, where the part or the age is 0, or the pod would take longer than any.
 func Project(age, done float64) float64 {
 	if whole := age / done; age > 0 && whole <= longest {

@@ -18,6 +18,7 @@ import (
 	"github.com/tandem-gpu/tandem/pkg/api/v1alpha1"
 	"github.com/tandem-gpu/tandem/pkg/elastic"
 	"github.com/tandem-gpu/tandem/pkg/gang"
+	"github.com/tandem-gpu/tandem/pkg/lifetime"
 	"github.com/tandem-gpu/tandem/pkg/vgpu"
 )
 
@@ -273,8 +274,8 @@ type memory struct {
 	// served is the time in seconds for which members had nodes, added up; at is the time of the last pass.
 	served float64
 	at     time.Time
-	// done is the part of its work that the gang said in the last pass that it had done.
-	done float64
+	// progress is what the gang has said of the part of its work that it has done, at the ages of package elastic: served ÷ least.
+	progress lifetime.Progress
 	// like names what the gang has in common with those that take about as long.
 	like elastic.Alike
 	// seen is when the gang last existed.

@@ -75,14 +75,16 @@ func (p *pass) learnEnds(ended map[podgroup.Ref][]*v1.Pod) {
 	}
 }
 
-// learnEnd learns from a gang that has ended, by what the controller saw of it, or by the pods of it that still exist.
+// learnEnd learns from a gang that has ended, by what the controller saw of it, or by the pods of it that still exist. Of the latter it does not
+// know what they said before their ends, so their words count for nothing.
 func (p *pass) learnEnd(ref podgroup.Ref, pods []*v1.Pod) {
-	had, least := elastic.Had{Done: progressOf(pods)}, leastOf(pods[0])
+	had, least := elastic.Had{}, leastOf(pods[0])
 	for _, pod := range pods {
 		had.Served += ranFor(pod)
 	}
 	if m := p.memory[ref]; m != nil && !m.at.IsZero() {
-		had.Served, least = max(had.Served, m.served), m.like.Least
+		m.served = max(had.Served, m.served)
+		had, least = m.had(), m.like.Least
 		m.at = time.Time{} // members that come later are those of another job
 	}
 	if least > 0 && had.Served > 0 {
@@ -93,8 +95,16 @@ func (p *pass) learnEnd(ref podgroup.Ref, pods []*v1.Pod) {
 // learnStop learns from a gang that is gone, and none of whose members was seen to complete: somebody deleted it, or it failed.
 func (p *pass) learnStop(ref podgroup.Ref, m *memory) {
 	if !m.at.IsZero() && m.served > 0 && m.like.Least > 0 {
-		p.note(ref, m.like, elastic.Had{Served: m.served, Done: m.done}, true)
+		p.note(ref, m.like, m.had(), true)
 	}
+}
+
+// age is the time for which the gang had nodes, as package elastic counts it.
+func (m *memory) age() float64 { return m.served / float64(max(1, m.like.Least)) }
+
+// had is what a gang has had that no longer runs, and by which its words are judged.
+func (m *memory) had() elastic.Had {
+	return elastic.Had{Served: m.served, Projected: m.progress.Judged(m.age())}
 }
 
 func (p *pass) note(ref podgroup.Ref, like elastic.Alike, had elastic.Had, stopped bool) {

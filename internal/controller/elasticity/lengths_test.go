@@ -125,20 +125,58 @@ func TestNearlyDoneGrowsFirst(t *testing.T) {
 	}
 }
 
-// What a gang said last of its progress is learned with its length: of later gangs such words count.
-func TestLearnsProgress(t *testing.T) {
-	of := func(last string) float64 {
-		pods := done(t, "p", 40, time.Hour)
-		for _, p := range pods {
-			p.Annotations[v1alpha1.AnnotationProgress] = last
+// hearing lets 32 gangs end that ran for an hour each, and said at each part of it what say returns.
+func (w *world) hearing(say func(part float64) string) {
+	const length, gangs = 3600, 8
+	for round := range 4 {
+		from := 2 * length * round
+		var pods []*v1.Pod
+		for i := range gangs {
+			name := fmt.Sprintf("train-%d-%d", round, i)
+			w.gangs.sizes[ref(name)] = []int{2, 4, 8}
+			pods = append(pods, profiled("p", members(w.T, name, 2, 2, 2*i)...)...)
 		}
-		w := newWorld(t, 8, pods...)
-		w.shortestFirst()
-		w.pass(0)
-		return w.lengths.remaining(profiled("p", member("new", 0))[0], 2, elastic.Had{Served: 2 * 900, Done: .25})
+		for at := 0; at <= length; at += 450 {
+			for _, p := range pods {
+				p.CreationTimestamp = metav1.NewTime(seconds(from))
+				p.Annotations[v1alpha1.AnnotationProgress] = say(float64(at) / length)
+			}
+			w.put(pods...)
+			w.pass(from + at)
+		}
+		w.put(complete(seconds(from+length), pods...)...)
+		w.pass(from + length + 1)
+		w.drop(pods...)
 	}
-	if right, wrong := of("1"), of("0.5"); !about(right, 2700) || !about(wrong, 900) && wrong > 1500 {
-		t.Errorf("a gang that did a quarter in 15 minutes takes %v s after gangs that were right, %v s after gangs that ended with half of their work", right, wrong)
+}
+
+// What gangs said in the middle of their lives is learned with their lengths, whatever they said last. Later gangs of the namespace are
+// believed by that.
+func TestLearnsProgress(t *testing.T) {
+	after := func(say func(part float64) string) float64 {
+		w := newWorld(t, 16)
+		w.shortestFirst()
+		w.hearing(say)
+		return w.lengths.remaining(profiled("p", member("new", 0))[0], 2, elastic.Had{Served: 2 * 1800, Projected: 1800 / .95})
+	}
+	right := after(func(part float64) string { return fmt.Sprintf("%.2f", part) })
+	if right > 400 {
+		t.Errorf("after gangs that were right, one that did .95 in half an hour takes %v s", right)
+	}
+	for name, say := range map[string]func(part float64) string{
+		"said .95 until they had ended": func(part float64) string {
+			if part == 1 {
+				return "1"
+			}
+			return "0.95"
+		},
+		"said .01 at their start and .95 or a little more from then on": func(part float64) string {
+			return fmt.Sprintf("%.6f", min(.01+part*100, .95+.01*part))
+		},
+	} {
+		if wrong := after(say); wrong < 1200 {
+			t.Errorf("after gangs that %s, and took an hour, one that says so after half an hour takes %v s", name, wrong)
+		}
 	}
 }
 

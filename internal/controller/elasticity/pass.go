@@ -142,7 +142,7 @@ func (p *pass) gangsWith(ctx context.Context, targets map[string]*v1alpha1.Elast
 			m = remember(g, p.now)
 			p.memory[ref] = m
 		}
-		m.like, m.done = alikeOf(all[0], g.MinCount), progressOf(all)
+		m.like = alikeOf(all[0], g.MinCount)
 		if g.resizable, err = p.wayOf(g).may(ctx, g); err != nil {
 			failed = append(failed, fmt.Errorf("gang %s: %w", ref, err))
 			g.problem = cmp.Or(g.problem, err.Error())
@@ -151,6 +151,7 @@ func (p *pass) gangsWith(ctx context.Context, targets map[string]*v1alpha1.Elast
 			m.told = err.Error()
 			klog.Background().Info("Ignoring an impossible rate of a gang", "gang", ref.String(), "why", m.told)
 		}
+		m.progress.Say(m.age(), progressOf(all))
 		gangs = append(gangs, g)
 	}
 	return gangs, failed

@@ -14,7 +14,6 @@ import (
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/klog/v2"
 
-	"github.com/tandem-gpu/tandem/pkg/api/config"
 	"github.com/tandem-gpu/tandem/pkg/lifetime"
 )
 
@@ -37,18 +36,17 @@ func (p *Plugin) condenseEnded(object any) (any, error) {
 		return object, nil
 	}
 	e := &endedPod{ObjectMeta: metav1.ObjectMeta{Namespace: pod.Namespace, Name: pod.Name, UID: pod.UID, ResourceVersion: pod.ResourceVersion}}
-	e.seen, e.end, e.counts = observationOf(pod, p.modelOf(pod))
+	if e.seen, e.end, e.counts = observationOf(pod, p.modelOf(pod)); e.counts {
+		e.seen.Projected = p.lifetimes.judged(pod.UID, e.seen.Length)
+	}
 	return e, nil
 }
 
 // watchEnded learns how long pods run from those that ended, until ctx ends: first from those that the API server still has, in the order of
 // their ends. So a restart loses what rests on pods that are deleted by then. The function does not wait.
-func (p *Plugin) watchEnded(ctx context.Context, args *config.GPUShareArgs) (err error) {
-	if args.Lifetimes != config.LifetimesEnabled {
+func (p *Plugin) watchEnded(ctx context.Context) error {
+	if p.lifetimes == nil {
 		return nil
-	}
-	if p.lifetimes, err = newLifetimes(); err != nil {
-		return err
 	}
 	informer := coreinformers.NewFilteredPodInformer(p.handle.ClientSet(), metav1.NamespaceAll, 0, cache.Indexers{}, func(o *metav1.ListOptions) {
 		o.FieldSelector = hasEnded

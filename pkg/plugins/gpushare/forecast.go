@@ -40,7 +40,7 @@ func (p *Plugin) foresee(n *shownNode, pods map[vgpu.UID]*v1.Pod, before map[vgp
 		f, known := before[shown.UID]
 		if !known || !now.Before(f.due) {
 			of := lifetimeOf(pod, modelOn(n.from.ledger, shown.Containers[0].Devices[0]))
-			of.Projected = projectedLength(pod, now.Sub(pod.Status.StartTime.Time))
+			of.Projected = p.lifetimes.projected(pod.UID)
 			f = p.lifetimes.forecast(of, pod.Status.StartTime.Time, now)
 		}
 		shown.Ends, n.forecasts[shown.UID] = f.ends, f

@@ -114,6 +114,28 @@ func TestSnapshotForetells(t *testing.T) {
 	})
 }
 
+// A pod that resumes after nine tenths of its job is not taken to end at once: it goes on as it does since its first word.
+func TestSnapshotForetellsResumed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t, gpuNode("n1", 2))
+		c.createPod(pod("a", 5))
+		c.awaitBound("a")
+		c.begin("a")
+		time.Sleep(time.Minute) // on the clock of the bubble, as below
+		c.tell("a", "0.9")
+		_, ends := c.foretold()
+		if median := ends["a"].AfterSeconds[3]; median < 45 {
+			t.Errorf("a pod that says .9 after a minute ends within %d s", median)
+		}
+		time.Sleep(5 * time.Minute)
+		c.tell("a", "0.91")
+		_, ends = c.foretold()
+		if median := ends["a"].AfterSeconds[3]; median < 2000 || median > 3200 {
+			t.Errorf("a pod that does a hundredth in five minutes, and nine are left, ends within %d s", median)
+		}
+	})
+}
+
 // Predictions rest on what was learned, and on nothing where the learner is off.
 func TestForecast(t *testing.T) {
 	l, err := newLifetimes()

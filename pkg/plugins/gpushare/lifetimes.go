@@ -5,6 +5,7 @@ import (
 	"time"
 
 	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/klog/v2"
 
 	"github.com/tandem-gpu/tandem/internal/cluster/kube"
@@ -16,11 +17,14 @@ import (
 type lifetimes struct {
 	mu      sync.Mutex
 	learner *lifetime.Learner
+	// told is what pods have said of their progress, and left are those of them that have left, the first ones first.
+	told map[types.UID]*toldPod
+	left []types.UID
 }
 
 func newLifetimes() (*lifetimes, error) {
 	learner, err := lifetime.NewLearner(lifetime.Defaults())
-	return &lifetimes{learner: learner}, err
+	return &lifetimes{learner: learner, told: map[types.UID]*toldPod{}}, err
 }
 
 // How a pod ended beside what was predicted at its start.
@@ -74,15 +78,6 @@ func lifetimeOf(pod *v1.Pod, model string) lifetime.Pod {
 	return p
 }
 
-// projectedLength returns the length in seconds that the progress of a pod points to at an age, 0 where it tells none.
-func projectedLength(pod *v1.Pod, age time.Duration) float64 {
-	done, _, err := kube.Progress(pod)
-	if err != nil { // the API server refuses what cannot be read
-		return 0
-	}
-	return lifetime.Project(age.Seconds(), done)
-}
-
 // observationOf returns how long a pod ran that has ended, and when it ended. It reports false for a pod that does not count: it has no
 // share, runs still, ran for no time that is known, or could not end by itself. A pod is stopped that was deleted, or evicted by anybody, before its end.
 func observationOf(pod *v1.Pod, model string) (o lifetime.Observation, end time.Time, counts bool) {
@@ -99,9 +94,7 @@ func observationOf(pod *v1.Pod, model string) (o lifetime.Observation, end time.
 	if pod.Status.StartTime == nil || !end.After(pod.Status.StartTime.Time) || !kube.WantsVGPU(pod) || !ends(pod) {
 		return o, end, false
 	}
-	length := end.Sub(pod.Status.StartTime.Time)
-	o.Pod, o.Length = lifetimeOf(pod, model), length.Seconds()
-	o.Projected = projectedLength(pod, length)
+	o.Pod, o.Length = lifetimeOf(pod, model), end.Sub(pod.Status.StartTime.Time).Seconds()
 	o.Stopped = deletedBefore(pod, end) || disrupted(pod)
 	return o, end, true
 }

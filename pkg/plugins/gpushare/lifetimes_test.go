@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -83,15 +84,66 @@ func TestHowPodsEnd(t *testing.T) {
 	}
 }
 
-// What a pod said last of its progress is learned beside how long it ran; what cannot be read says nothing.
+// What a pod said in the middle of its life is learned when it has ended, also where the scheduler's informer has dropped it by then; what it
+// said last counts for nothing, and of a pod that ended before this scheduler began nothing is known but that.
 func TestProgressOfEndedPods(t *testing.T) {
-	for raw, want := range map[string]float64{"1": 3600, "0.5": 7200, "0": 0, "half": 0} {
-		p := with(ran(pod("a", 3), time.Hour), func(p *v1.Pod) { metav1.SetMetaDataAnnotation(&p.ObjectMeta, v1alpha1.AnnotationProgress, raw) })
-		o, _, counts := observationOf(p, "A100")
-		if !counts || o.Projected != want {
-			t.Errorf("progress %q after an hour points to %v s, want %v", raw, o.Projected, want)
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t, gpuNode("n1", 2))
+		judged := func(name string) float64 {
+			c.t.Helper()
+			kept, err := c.plugin.condenseEnded(with(ran(c.await(name, "it is bound", isBound), time.Hour), func(p *v1.Pod) {
+				p.Status.StartTime = &metav1.Time{Time: time.Now().Add(-time.Hour)}
+				p.Status.ContainerStatuses[0].State.Terminated.FinishedAt = metav1.Now()
+			}))
+			e, ok := kept.(*endedPod)
+			if err != nil || !ok || !e.counts || e.seen.Length != 3600 {
+				c.t.Fatalf("pod %s: %+v, %v", name, kept, err)
+			}
+			return e.seen.Projected
 		}
-	}
+		says := map[string][]string{
+			"right": {"0", "0.25", "0.5", "0.75", "1"}, "constant": {"0.95", "0.95", "0.95", "0.95", "1"}, "silent": {"0", "0", "0", "0", "1"},
+			"broken": {"half", "half", "half", "half", "half"},
+		}
+		for name := range says {
+			c.createPod(pod(name, 5))
+			c.awaitBound(name)
+			c.begin(name)
+		}
+		start := time.Now()
+		for i, at := range []time.Duration{0, 15 * time.Minute, 30 * time.Minute, 45 * time.Minute, time.Hour} {
+			time.Sleep(at - time.Since(start)) // on the clock of the bubble
+			for name := range says {
+				c.tell(name, says[name][i])
+			}
+		}
+		// The words that count stood at 512 s, 1024 s and 2048 s.
+		want := map[string]float64{"right": 3600, "constant": 512, "silent": 0, "broken": 0}
+		got := map[string]float64{}
+		for name := range says {
+			got[name] = judged(name)
+		}
+		if diff := cmp.Diff(want, got, cmpopts.EquateApprox(.01, 0)); diff != "" {
+			t.Errorf("words are judged by (-want +got):\n%s", diff)
+		}
+		c.plugin.gone(c.await("right", "it is bound", isBound))
+		if got := judged("right"); got < 3590 {
+			t.Errorf("the informer has dropped the pod: its words are judged by %v s", got)
+		}
+		c.plugin.seen(c.await("right", "it is bound", isBound)) // it comes back
+		c.plugin.gone(c.await("silent", "it is bound", isBound))
+		time.Sleep(keepsWords + time.Second)
+		c.plugin.gone(c.await("constant", "it is bound", isBound))
+		if l := c.plugin.lifetimes; len(l.told) != 2 || len(l.left) != 1 || l.told[c.await("right", "it is bound", isBound).UID] == nil {
+			t.Errorf("%d pods are remembered that said something, and %d that left", len(l.told), len(l.left))
+		}
+		c.stop()
+		c.start()
+		synctest.Wait()
+		if got := judged("constant"); got != 0 {
+			t.Errorf("after a restart the words are judged by %v s", got)
+		}
+	})
 }
 
 // Pods are told apart by namespace, size, model and workload, also where two namespaces have workloads of one name.

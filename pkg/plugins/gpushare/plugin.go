@@ -200,11 +200,16 @@ func newPlugin(
 	}
 	p.adopt(klog.FromContext(ctx), learner.Snapshot(), load{}, &vgpu.Request{})
 	m.register(ctx, p)
+	if args.Lifetimes == config.LifetimesEnabled {
+		if p.lifetimes, err = newLifetimes(); err != nil {
+			return nil, fmt.Errorf("start plugin %s: %w", Name, err)
+		}
+	}
 	if err := p.watch(ctx, pods.Informer(), client); err != nil {
 		return nil, fmt.Errorf("start plugin %s: %w", Name, err)
 	}
 	p.awaitAnswers(ctx)
-	if err := p.watchEnded(ctx, args); err != nil {
+	if err := p.watchEnded(ctx); err != nil {
 		return nil, fmt.Errorf("start plugin %s: watch pods that ended: %w", Name, err)
 	}
 	go p.pending.run(ctx, p.outdated, p.mayHaveRoom)

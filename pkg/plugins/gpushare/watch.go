@@ -82,6 +82,9 @@ func (p *Plugin) seen(pod *v1.Pod) {
 	}
 	p.pending.remove(pod)
 	p.placed.add(pod)
+	if p.lifetimes != nil {
+		p.lifetimes.hear(pod, p.now())
+	}
 	if taken(pod) {
 		p.triedOn(pod.Spec.NodeName, pod, true)
 	}
@@ -98,6 +101,9 @@ func (p *Plugin) gone(pod *v1.Pod) {
 		p.state.learner.PodGone(pod.UID)
 		p.placed.remove(pod)
 		p.pending.remove(pod)
+		if p.lifetimes != nil {
+			p.lifetimes.leave(pod, p.now())
+		}
 		if p.state.gone(kube.UIDOf(pod)) {
 			p.pending.activate() // its node takes the next one
 		}
