@@ -43,10 +43,10 @@ test: tested-with ## run the tests, of PACKAGES="./pkg/gang …"; the first run 
 race: tested-with ## run the tests with the race detector; it compiles everything once more
 	@$(call RUN_TESTS,,-race -timeout=1h)
 
-# The programs that tests start are built without the detector, so it sees no race in them. Laboratory, simulator and examples
+# The programs that tests start (test/gpu starts many) are built without the detector, so it sees no race in them. Laboratory, simulator and examples
 # take a third of the time with it, and are no part of what runs in a cluster. As check, it plays a fifth of the random histories.
 race-light: ## as race, of the tests that start no API server, without laboratory, simulator and examples
-	go build -o bin/runner ./test/runner && RAPID_CHECKS=500 bin/runner -packages="./test/gangs $$($(LIGHT) | grep -Ev "/(evaluation|simulator|examples)")" -- -race -short -timeout=1h $(TEST_FLAGS)
+	go build -o bin/runner ./test/runner && RAPID_CHECKS=500 bin/runner -packages="./test/gangs ./pkg/shadow $$($(LIGHT) | grep -Ev "/(evaluation|simulator|examples|test/gpu)")" -- -race -short -timeout=1h $(TEST_FLAGS)
 
 ROUNDS ?= 3
 LOAD ?= 3 # busy loops a core: with the tests themselves four times as much to do as there are cores
