@@ -224,7 +224,7 @@ func (c *gangCluster) scales(t *testing.T, name string, test func(*testing.T, *g
 func (c *gangCluster) removeClaims(t *testing.T) {
 	t.Helper()
 	gangPoll(t, "Karpenter's nodes are gone", func() (bool, string) {
-		c.deleteAllPods(t)
+		refused := c.deleteAllPods(t)
 		if err := c.objects.Resource(nodeClaims).DeleteCollection(life(t), metav1.DeleteOptions{}, metav1.ListOptions{}); err != nil {
 			t.Fatal(err)
 		}
@@ -233,7 +233,7 @@ func (c *gangCluster) removeClaims(t *testing.T) {
 			t.Fatal(err)
 		}
 		nodes := c.cloudNodes(t)
-		return len(claims.Items)+len(nodes) == 0, fmt.Sprintf("%d claims, nodes %v", len(claims.Items), nodes)
+		return len(claims.Items)+len(nodes) == 0, fmt.Sprintf("%d claims, nodes %v; the last request for pods: %v", len(claims.Items), nodes, refused)
 	})
 }
 

@@ -277,8 +277,9 @@ func (c *gangCluster) deletePods(t *testing.T, gang string) {
 	t.Helper()
 	gangPoll(t, "the pods of gang "+gang+" are gone", func() (bool, string) {
 		if gang == "" {
-			c.deleteAllPods(t)
-			return len(c.pods(t)) == 0, ""
+			err := c.deleteAllPods(t)
+			left := len(c.pods(t))
+			return left == 0, fmt.Sprintf("%d are left; the last request: %v", left, err)
 		}
 		pods := c.members(t, gang)
 		for i := range pods {
@@ -288,15 +289,12 @@ func (c *gangCluster) deletePods(t *testing.T, gang string) {
 	})
 }
 
-// deleteAllPods deletes the pods of the namespace. The API server ends a request after a minute, in which a slow machine does not delete thousands of pods:
-// those that are left are deleted by the caller's next try.
-func (c *gangCluster) deleteAllPods(t *testing.T) {
+// deleteAllPods deletes the pods of the namespace. The API server ends a request after a minute, in which a slow machine does not delete hundreds of pods.
+// It then answers in several ways, or not at all. Whoever calls tries again until no pod is left.
+func (c *gangCluster) deleteAllPods(t *testing.T) error {
 	t.Helper()
 	now := metav1.DeleteOptions{GracePeriodSeconds: new(int64(0))}
-	err := c.admin.CoreV1().Pods(c.namespace).DeleteCollection(life(t), now, metav1.ListOptions{})
-	if err != nil && !apierrors.IsTimeout(err) && !apierrors.IsServerTimeout(err) {
-		t.Fatal(err)
-	}
+	return c.admin.CoreV1().Pods(c.namespace).DeleteCollection(life(t), now, metav1.ListOptions{})
 }
 
 func (c *gangCluster) deletePod(t *testing.T, name string) {
