@@ -127,7 +127,7 @@ func TestSnapshotForetellsResumed(t *testing.T) {
 		if median := ends["a"].AfterSeconds[3]; median < 45 {
 			t.Errorf("a pod that says .9 after a minute ends within %d s", median)
 		}
-		time.Sleep(5 * time.Minute)
+		time.Sleep(5 * time.Minute) // on the clock of the bubble
 		c.tell("a", "0.91")
 		_, ends = c.foretold()
 		if median := ends["a"].AfterSeconds[3]; median < 2000 || median > 3200 {

@@ -132,7 +132,7 @@ func TestProgressOfEndedPods(t *testing.T) {
 		}
 		c.plugin.seen(c.await("right", "it is bound", isBound)) // it comes back
 		c.plugin.gone(c.await("silent", "it is bound", isBound))
-		time.Sleep(keepsWords + time.Second)
+		time.Sleep(keepsWords + time.Second) // on the clock of the bubble
 		c.plugin.gone(c.await("constant", "it is bound", isBound))
 		if l := c.plugin.lifetimes; len(l.told) != 2 || len(l.left) != 1 || l.told[c.await("right", "it is bound", isBound).UID] == nil {
 			t.Errorf("%d pods are remembered that said something, and %d that left", len(l.told), len(l.left))
