@@ -109,7 +109,11 @@ func TestRightWords(t *testing.T) {
 		resumed := rapid.SampledFrom([]float64{0, 0, .1, .5, .9}).Draw(t, "resumed")
 		all := words(t, resumed, length)
 		if resumed > 0 { // that it resumed is known after two words
-			all = append([]say{{.001 * length, resumed + .001*(1-resumed)}, {.002 * length, resumed + .002*(1-resumed)}}, slices.DeleteFunc(all, func(w say) bool { return w.age < .002*length })...)
+			first, second := rapid.Float64Range(.001, .4).Draw(t, "first"), rapid.Float64Range(.41, .9).Draw(t, "second")
+			all = slices.DeleteFunc(all, func(w say) bool { return w.age <= second*length })
+			for _, part := range []float64{second, first} {
+				all = slices.Insert(all, 0, say{part * length, resumed + part*(1-resumed)})
+			}
 		}
 		p := told(all...)
 		if got := p.Judged(length); got != 0 && math.Abs(got-length) > 1e-3*length {
