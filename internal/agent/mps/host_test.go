@@ -31,7 +31,7 @@ func (n *node) host() (socket string, pid int) {
 		if err != nil {
 			return false
 		}
-		defer conn.Close()
+		defer func() { _ = conn.Close() }()
 		_ = conn.SetDeadline(time.Now().Add(tooLong))
 		_ = conn.CloseWrite()
 		answer, err := io.ReadAll(conn)
