@@ -82,7 +82,8 @@ func (p *pass) follow(g *elasticGang, t *elastic.Target) decision {
 		d.workers = before
 	case len(g.running) == 0 && t.Why == elastic.Waits:
 		d.workers = g.Sizes[0]
-	case g.stuck(p.now, p.admitWithin) != "" && (t.Workers >= before || stays(t.Why)):
+	// An owner that has made no member at all is sizeFields.unfollowed's: the number goes back for good, and no smaller one is tried.
+	case p.memory[g.Ref].wrote == nil && g.stuck(p.now, p.admitWithin) != "" && (t.Workers >= before || stays(t.Why)):
 		d.workers, d.reason, d.message = g.sizeBelow(len(g.running)), reasonNotAdmitted, g.stuck(p.now, p.admitWithin)
 		p.memory[g.Ref].refuse(before, d.message, p.now)
 	case t.Why == elastic.AtMost:

@@ -44,7 +44,9 @@ type world struct {
 	dynamic *dynamicfake.FakeDynamicClient
 	gangs   *fakeGangs
 	at      time.Time
-	said    *events.FakeRecorder
+	// fraction of a second, by which passes come later than their number says.
+	fraction time.Duration
+	said     *events.FakeRecorder
 	// evicted are the pods that were evicted, by name; each has a deletion timestamp then.
 	evicted []string
 	// refuse says why the API server refuses a request for an object, nil for no error.
@@ -217,7 +219,7 @@ func (w *world) drop(pods ...*v1.Pod) {
 // try makes a pass so many seconds after noon.
 func (w *world) try(after int) error {
 	w.Helper()
-	w.at = seconds(after)
+	w.at = seconds(after).Add(w.fraction)
 	pods, err := w.kube.CoreV1().Pods("").List(w.Context(), metav1.ListOptions{})
 	must(w, err)
 	nodes, err := w.kube.CoreV1().Nodes().List(w.Context(), metav1.ListOptions{})

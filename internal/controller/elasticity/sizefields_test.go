@@ -6,6 +6,7 @@ import (
 	"maps"
 	"strings"
 	"testing"
+	"time"
 
 	batchv1 "k8s.io/api/batch/v1"
 	v1 "k8s.io/api/core/v1"
@@ -263,15 +264,18 @@ func TestFieldsChangedMeanwhile(t *testing.T) {
 func TestFieldsNotFollowed(t *testing.T) {
 	w := newFieldsWorld(t, 16, 2, members(t, "train", 2, 2, 0)...)
 	must(t, w.objects.Create(t.Context(), targetOf("train", 2, 8, 2)))
+	w.fraction = 700 * time.Millisecond
 	w.pass(0)
 	w.fields(8)
-	w.pass(119)
+	w.fraction = 600 * time.Millisecond // of the change 119.9 s ago the status says, in whole seconds, that it was more than 120 s ago
+	w.pass(120)
 	w.fields(8)
 	w.resizable(reasonSizeFields, "")
+	w.check("train", 8, "Idle")
 	for at := range 3 {
-		w.pass(120 + 10*at)
+		w.pass(121 + 10*at)
 		w.fields(2)
-		w.resizable(reasonNotFollowed, "from 2 to 8 members 2m0s ago")
+		w.resizable(reasonNotFollowed, "from 2 to 8 members 2m1s ago")
 	}
 	w.check("train", 2, reasonFixed)
 	w.start()
