@@ -59,7 +59,7 @@ tested-with: # builds what the tests start
 	@go run ./internal/sandbox/tools etcd kube-apiserver kubectl >/dev/null
 
 .PHONY: test-operators
-test-operators: tested-with ## resize objects of JobSet and of Kubeflow's training operator, measure fleets by Prometheus, ask it for all dashboards; the first run builds them
+test-operators: tested-with ## six operators make gangs and are resized, with their real controllers; measure fleets by Prometheus, ask it for all dashboards; the first run builds them
 	TANDEM_OPERATORS=1 go test -count=1 -timeout 30m -run 'TestOperators$$|TestFleetsPrometheus$$|TestMonitoring$$' -v ./test/integration ./test/demo
 
 .PHONY: test-kueue

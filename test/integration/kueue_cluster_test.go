@@ -64,16 +64,8 @@ func (c *gangCluster) startKueue(t *testing.T) {
 	}
 	c.operator(t, kueueModule, "./cmd/kueue", "--config", config)
 	awaitReady(t, fmt.Sprintf("http://127.0.0.1:%d/readyz", ports[0]))
-	raw, err := os.ReadFile(filepath.Join(source, "config", "components", "webhook", "manifests.yaml"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	ca, err := os.ReadFile(filepath.Join(dir, "ca.crt"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	c.plane.ApplyForTest(t.Context(), t, byURL(t, "kueue", string(raw), fmt.Sprintf("https://127.0.0.1:%d", ports[2]), ca,
-		"job", "jobset", "workload", "clusterqueue", "resourceflavor", "cohort"))
+	c.applyWebhooks(t, kueueModule, "config/components/webhook/manifests.yaml", ports[2],
+		"job", "jobset", "workload", "clusterqueue", "resourceflavor", "cohort")
 }
 
 // applyFolder applies the manifests of a folder.

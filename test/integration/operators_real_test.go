@@ -2,6 +2,7 @@ package integration
 
 import (
 	"fmt"
+	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -13,20 +14,23 @@ import (
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	kyaml "sigs.k8s.io/yaml"
 
 	"github.com/tandem-gpu/tandem/internal/sandbox"
 	"github.com/tandem-gpu/tandem/pkg/api/v1alpha1"
 )
 
-// TestOperators has the controller resize objects of operators that run: JobSet with its webhooks, and Kubeflow's training
-// operator.
+// TestOperators has operators that run make the pods of their examples, and the controller resize their objects. JobSet and LeaderWorkerSet
+// run with their webhooks, the others without.
 func TestOperators(t *testing.T) {
 	if os.Getenv("TANDEM_OPERATORS") != "1" {
 		t.Skip("needs operators, minutes of building that no other test here needs: make test-operators runs it (TANDEM_OPERATORS=1)")
 	}
 	t.Parallel()
-	c := startGangCluster(t, gangModes()[0], buildScheduler(t))
+	mode := gangModes()[0]
+	mode.crds = []string{xk8sCRD} // Trainer writes PodGroups
+	c := startGangCluster(t, mode, buildScheduler(t))
 	c.startKubelets(t)
 	c.startController(t)
 	kinds := operatedKinds()
@@ -38,15 +42,41 @@ func TestOperators(t *testing.T) {
 	}
 	c.startJobSet(t)
 	c.startTrainingOperator(t)
+	c.startTrainer(t)
+	c.startMPIOperator(t)
+	c.startKubeRay(t)
+	c.startLeaderWorkerSet(t)
+	c.startGarbageCollector(t)
 	c.play(t, "JobSet refuses", func(t *testing.T, c *gangCluster) { jobSetRefuses(t, c, find("jobset")) })
-	c.play(t, "the example of JobSet is a gang", func(t *testing.T, c *gangCluster) { exampleStarts(t, c, "jobset", "recommender", 4) })
-	c.play(t, "the example of PyTorchJob is a gang", func(t *testing.T, c *gangCluster) { exampleStarts(t, c, "pytorchjob", "translator", 3) })
-	c.play(t, "a PyTorchJob grows and shrinks", func(t *testing.T, c *gangCluster) { pyTorchJobResizes(t, c, find("pytorchjob")) })
+	for _, example := range []struct {
+		file, gang     string
+		members, slots int // of each member with a GPU
+	}{
+		{"jobset", "recommender", 4, 10},
+		{"pytorchjob", "translator", 3, 10},
+		{"trainjob", "classifier", 4, 5},
+		{"mpijob", "solver", 3, 5},
+		{"raycluster", "tuner", 3, 5},
+		{"leaderworkerset", "chat-0", 4, 10},
+	} {
+		c.play(t, "the example "+example.file+" is a gang", func(t *testing.T, c *gangCluster) {
+			exampleStarts(t, c, example.file, example.gang, example.members, example.slots)
+		})
+	}
+	c.play(t, "Trainer does not follow", func(t *testing.T, c *gangCluster) { trainerDoesNotFollow(t, c, find("trainjob")) })
+	c.play(t, "workers of a LeaderWorkerSet come after their leader", workersAfterLeader)
+	for _, name := range []string{"pytorchjob", "mpijob", "raycluster"} {
+		c.play(t, "a "+name+" grows and shrinks", func(t *testing.T, c *gangCluster) { workersResize(t, c, find(name)) })
+	}
 }
 
-// exampleStarts: an operator makes the pods of its example. They wait together while there is room for some of them, and start together.
-func exampleStarts(t *testing.T, c *gangCluster, file, gang string, members int) {
+// exampleStarts: an operator makes the pods of its example. They wait together while there is room for one with so many slots, and start
+// together.
+func exampleStarts(t *testing.T, c *gangCluster, file, gang string, members, slots int) {
 	c.createSingles(t, "other", clusterGPUs-1, 10, nil)
+	if slots < 10 {
+		c.createSingles(t, "part", 1, 10-slots, nil)
+	}
 	if !c.applyExample(t, operatorExample(t, file)) {
 		t.Fatalf("the API server does not serve a kind of the example %s", file)
 	}
@@ -59,7 +89,7 @@ func exampleStarts(t *testing.T, c *gangCluster, file, gang string, members int)
 		}
 		return marked == members, fmt.Sprintf("%d are", marked)
 	})
-	c.finish(t, "other-0", "other-1")
+	c.finish(t, "other-0", "other-1", "other-2")
 	c.awaitGang(t, gang, members)
 }
 
@@ -127,19 +157,26 @@ internalCertManagement: {enable: false}
 		t.Fatal(err)
 	}
 	c.operator(t, jobSetModule, ".", "--config", config)
-	source, err := sandbox.OperatorSource(t.Context(), jobSetModule)
+	c.applyWebhooks(t, jobSetModule, "config/components/webhook/manifests.yaml", ports[2])
+}
+
+// applyWebhooks has the API server call the webhooks that a file of an operator's source lists, at a port of loopback. The kinds are those of
+// byURL.
+func (c *gangCluster) applyWebhooks(t *testing.T, module, file string, port int, kinds ...string) {
+	t.Helper()
+	source, err := sandbox.OperatorSource(t.Context(), module)
 	if err != nil {
 		t.Fatal(err)
 	}
-	raw, err := os.ReadFile(filepath.Join(source, "config", "components", "webhook", "manifests.yaml"))
+	raw, err := fs.ReadFile(os.DirFS(source), file)
 	if err != nil {
 		t.Fatal(err)
 	}
-	ca, err := os.ReadFile(filepath.Join(dir, "ca.crt"))
+	ca, err := os.ReadFile(filepath.Join(c.plane.Dir(), "pki", "ca.crt"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	c.plane.ApplyForTest(t.Context(), t, byURL(t, "jobset", string(raw), fmt.Sprintf("https://127.0.0.1:%d", ports[2]), ca))
+	c.plane.ApplyForTest(t.Context(), t, byURL(t, filepath.Base(module), string(raw), fmt.Sprintf("https://127.0.0.1:%d", port), ca, kinds...))
 }
 
 // byURL has the webhooks of a manifest called by a URL, in place of a Service. The names of the configurations begin with that of the
@@ -174,28 +211,6 @@ func byURL(t *testing.T, operator, manifest, url string, ca []byte, kinds ...str
 	return out.String()
 }
 
-// startTrainingOperator starts Kubeflow's training operator without its webhooks. It reads a certificate from a fixed place.
-func (c *gangCluster) startTrainingOperator(t *testing.T) {
-	t.Helper()
-	ports, err := sandbox.FreePorts(3)
-	if err != nil {
-		t.Fatal(err)
-	}
-	const namespace, secret = "kubeflow", "training-operator-webhook-cert"
-	if _, err := c.admin.CoreV1().Namespaces().Create(t.Context(), &v1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}}, metav1.CreateOptions{}); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := c.admin.CoreV1().Secrets(namespace).Create(t.Context(), &v1.Secret{ObjectMeta: metav1.ObjectMeta{Name: secret}}, metav1.CreateOptions{}); err != nil {
-		t.Fatal(err)
-	}
-	dir := filepath.Join(os.TempDir(), "k8s-webhook-server")
-	t.Cleanup(func() { _ = os.RemoveAll(dir) })
-	c.certificates(t, filepath.Join(dir, "serving-certs"))
-	c.operator(t, "github.com/kubeflow/training-operator", "./cmd/training-operator.v1", "--enable-scheme=pytorchjob",
-		fmt.Sprintf("--metrics-bind-address=127.0.0.1:%d", ports[0]), fmt.Sprintf("--health-probe-bind-address=127.0.0.1:%d", ports[1]),
-		fmt.Sprintf("--webhook-server-port=%d", ports[2]))
-}
-
 // jobSetRefuses: this version of JobSet does not let the number of pods change. Its message is the condition, and the members keep
 // running.
 func jobSetRefuses(t *testing.T, c *gangCluster, kind operated) {
@@ -203,19 +218,13 @@ func jobSetRefuses(t *testing.T, c *gangCluster, kind operated) {
 	pod := c.operatedPod(kind.name)
 	pod.Spec.RestartPolicy = v1.RestartPolicyNever
 	c.poll(t, "the webhooks of JobSet answer", func() (bool, string) {
-		return c.tryOperated(t, kind, pod)
+		_, err := c.tryOperated(t, kind, pod)
+		return err == nil, fmt.Sprint(err)
 	})
 	c.awaitCondition(t, kind.name, "ChangeRefused", "JobSet.jobset.x-k8s.io jobset change from 2 to 8")
 	c.awaitCondition(t, kind.name, "ChangeRefused", "field is immutable")
 	c.awaitField(t, kind, kind.name, 2)
 	c.awaitWorkersOf(t, kind.name, 2)
-}
-
-// tryOperated makes an object, and reports whether the API server took it.
-func (c *gangCluster) tryOperated(t *testing.T, kind operated, pod *v1.Pod) (bool, string) {
-	t.Helper()
-	_, err := c.objects.Resource(kind.resource).Namespace(c.namespace).Create(t.Context(), c.operatedObject(t, kind, pod), metav1.CreateOptions{})
-	return err == nil, fmt.Sprint(err)
 }
 
 // awaitWorkersOf waits until so many members of a gang have a node, and no others exist.
@@ -227,8 +236,9 @@ func (c *gangCluster) awaitWorkersOf(t *testing.T, gang string, count int) {
 	})
 }
 
-// pyTorchJobResizes: the operator makes the workers and deletes the last ones, as the field says. No worker counts as failed.
-func pyTorchJobResizes(t *testing.T, c *gangCluster, kind operated) {
+// workersResize: the operator makes workers and deletes some, as the field says: those that the controller told that they leave, or the
+// last ones. The job does not fail by that.
+func workersResize(t *testing.T, c *gangCluster, kind operated) {
 	c.joinsAtOnce(t, kind.name)
 	c.createOperated(t, kind, c.operatedPod(kind.name))
 	c.awaitWorkersOf(t, kind.name, 8)
@@ -249,7 +259,74 @@ func pyTorchJobResizes(t *testing.T, c *gangCluster, kind operated) {
 	conditions, _, _ := unstructured.NestedSlice(now.Object, "status", "conditions")
 	for _, raw := range conditions {
 		if condition := raw.(map[string]any); condition["type"] == "Failed" || condition["type"] == "Succeeded" {
-			t.Errorf("the PyTorchJob is %v: %v", condition["type"], condition["message"])
+			t.Errorf("the %s is %v: %v", kind.kind, condition["type"], condition["message"])
 		}
 	}
+}
+
+// workersAfterLeader: with exclusive placement LeaderWorkerSet makes workers once their leader has a node. They are a gang without it.
+func workersAfterLeader(t *testing.T, c *gangCluster) {
+	set := fmt.Sprintf(`apiVersion: leaderworkerset.x-k8s.io/v1
+kind: LeaderWorkerSet
+metadata:
+  name: chat
+  namespace: %s
+  annotations: {leaderworkerset.sigs.k8s.io/exclusive-topology: %s}
+spec:
+  replicas: 1
+  leaderWorkerTemplate:
+    size: 4
+    leaderTemplate:
+      spec:
+        schedulerName: tandem-scheduler
+        containers: [{name: leader, image: none}]
+    workerTemplate:
+      metadata:
+        labels: {tandem-gpu.io/gang: chat}
+        annotations: {tandem-gpu.io/min-members: "3"}
+      spec:
+        schedulerName: tandem-scheduler
+        containers: [{name: server, image: none, resources: {limits: {tandem-gpu.io/vgpu: "10"}}}]
+`, c.namespace, rackLabel)
+	c.plane.ApplyForTest(t.Context(), t, set)
+	t.Cleanup(func() {
+		sets := schema.GroupVersionResource{Group: "leaderworkerset.x-k8s.io", Version: "v1", Resource: "leaderworkersets"}
+		if err := c.objects.Resource(sets).Namespace(c.namespace).Delete(life(t), "chat", metav1.DeleteOptions{}); err != nil {
+			t.Error(err)
+		}
+	})
+	c.awaitGang(t, "chat", 3)
+	if leader := c.pod(t, "chat-0"); leader.Spec.NodeName == "" {
+		t.Error("the leader has no node")
+	}
+}
+
+// trainerDoesNotFollow: this version of Trainer takes another number of nodes, and leaves the JobSet as it is. The condition says so, and
+// the number goes back.
+func trainerDoesNotFollow(t *testing.T, c *gangCluster, kind operated) {
+	c.joinsAtOnce(t, kind.name)
+	pod := c.operatedPod(kind.name)
+	pod.Spec.RestartPolicy = v1.RestartPolicyNever
+	pod.Spec.Containers[0].Name = "node" // the name by which Trainer knows it
+	labels := map[string]any{"trainer.kubeflow.org/trainjob-ancestor-step": "trainer"}
+	worker := map[string]any{"metadata": map[string]any{"labels": labels}, "spec": map[string]any{"template": templateOf(t, pod)}}
+	runtime := &unstructured.Unstructured{Object: map[string]any{"spec": map[string]any{
+		"mlPolicy": map[string]any{"numNodes": int64(2), "torch": map[string]any{"numProcPerNode": "auto"}},
+		"template": map[string]any{"spec": map[string]any{"replicatedJobs": []any{map[string]any{"name": "node", "template": worker}}}},
+	}}}
+	runtime.SetGroupVersionKind(kind.resource.GroupVersion().WithKind("TrainingRuntime"))
+	runtime.SetName("elastic")
+	runtimes := c.objects.Resource(kind.resource.GroupVersion().WithResource("trainingruntimes")).Namespace(c.namespace)
+	if _, err := runtimes.Create(t.Context(), runtime, metav1.CreateOptions{FieldValidation: metav1.FieldValidationStrict}); err != nil {
+		t.Fatal(err)
+	}
+	kind.spec = func(map[string]any) map[string]any {
+		ref := map[string]any{"apiGroup": kind.resource.Group, "kind": "TrainingRuntime", "name": "elastic"}
+		return map[string]any{"runtimeRef": ref, "trainer": map[string]any{"numNodes": int64(2)}}
+	}
+	c.createOperated(t, kind, pod)
+	c.awaitField(t, kind, kind.name, 8)
+	c.awaitCondition(t, kind.name, "OwnerDoesNotFollow", "its controller has not followed")
+	c.awaitField(t, kind, kind.name, 2)
+	c.awaitWorkersOf(t, kind.name, 2)
 }

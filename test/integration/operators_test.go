@@ -48,6 +48,14 @@ func operatedKinds() []operated {
 			return spec
 		}
 	}
+	launched := func(spec func(map[string]any) map[string]any) func(map[string]any) map[string]any {
+		return func(template map[string]any) map[string]any {
+			with := spec(template)
+			launcher := map[string]any{"spec": map[string]any{"containers": []any{map[string]any{"name": "launcher", "image": "none"}}}}
+			with["mpiReplicaSpecs"].(map[string]any)["Launcher"] = map[string]any{"replicas": int64(1), "restartPolicy": "OnFailure", "template": launcher}
+			return with
+		}
+	}
 	workers := func(index string) map[string]string {
 		return map[string]string{"training.kubeflow.org/replica-type": "worker", "training.kubeflow.org/replica-index": index}
 	}
@@ -87,7 +95,7 @@ func operatedKinds() []operated {
 		{
 			"mpijob", "github.com/kubeflow/mpi-operator", "manifests/base/kubeflow.org_mpijobs.yaml",
 			schema.GroupVersionResource{Group: "kubeflow.org", Version: "v2beta1", Resource: "mpijobs"}, "MPIJob",
-			roles("mpiReplicaSpecs", nil), func(index string) map[string]string {
+			launched(roles("mpiReplicaSpecs", nil)), func(index string) map[string]string {
 				return map[string]string{"training.kubeflow.org/job-role": "worker", "training.kubeflow.org/replica-index": index}
 			},
 			[]string{"spec", "mpiReplicaSpecs", "Worker", "replicas"},
@@ -174,8 +182,8 @@ func (c *gangCluster) operatedPod(name string) *v1.Pod {
 	return pod
 }
 
-// operatedObject returns an object with two members.
-func (c *gangCluster) operatedObject(t *testing.T, kind operated, pod *v1.Pod) *unstructured.Unstructured {
+// templateOf returns the template of pods like this one.
+func templateOf(t *testing.T, pod *v1.Pod) map[string]any {
 	t.Helper()
 	template, err := runtime.DefaultUnstructuredConverter.ToUnstructured(&v1.PodTemplateSpec{
 		ObjectMeta: metav1.ObjectMeta{Labels: pod.Labels, Annotations: pod.Annotations}, Spec: pod.Spec,
@@ -184,17 +192,38 @@ func (c *gangCluster) operatedObject(t *testing.T, kind operated, pod *v1.Pod) *
 		t.Fatal(err)
 	}
 	delete(template["metadata"].(map[string]any), "creationTimestamp")
-	object := &unstructured.Unstructured{Object: map[string]any{"spec": kind.spec(template)}}
+	return template
+}
+
+// operatedObject returns an object with two members.
+func (c *gangCluster) operatedObject(t *testing.T, kind operated, pod *v1.Pod) *unstructured.Unstructured {
+	t.Helper()
+	object := &unstructured.Unstructured{Object: map[string]any{"spec": kind.spec(templateOf(t, pod))}}
 	object.SetGroupVersionKind(kind.resource.GroupVersion().WithKind(kind.kind))
 	object.SetName(pod.Labels[v1alpha1.LabelGang])
 	return object
 }
 
-// createOperated makes an object with two members. The schema must know all its fields.
+// tryOperated makes an object with two members, for the time of a test, if the API server takes it. The schema must know all its fields.
+func (c *gangCluster) tryOperated(t *testing.T, kind operated, pod *v1.Pod) (*unstructured.Unstructured, error) {
+	t.Helper()
+	objects := c.objects.Resource(kind.resource).Namespace(c.namespace)
+	made, err := objects.Create(t.Context(), c.operatedObject(t, kind, pod), metav1.CreateOptions{FieldValidation: metav1.FieldValidationStrict})
+	if err != nil {
+		return nil, err
+	}
+	t.Cleanup(func() { // an operator would make the pods again that the test removes
+		if err := objects.Delete(life(t), made.GetName(), metav1.DeleteOptions{}); err != nil {
+			t.Error(err)
+		}
+	})
+	return made, nil
+}
+
+// createOperated is tryOperated where the API server takes the object.
 func (c *gangCluster) createOperated(t *testing.T, kind operated, pod *v1.Pod) *unstructured.Unstructured {
 	t.Helper()
-	made, err := c.objects.Resource(kind.resource).Namespace(c.namespace).Create(t.Context(), c.operatedObject(t, kind, pod),
-		metav1.CreateOptions{FieldValidation: metav1.FieldValidationStrict})
+	made, err := c.tryOperated(t, kind, pod)
 	if err != nil {
 		t.Fatal(err)
 	}
