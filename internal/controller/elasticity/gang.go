@@ -287,9 +287,12 @@ type memory struct {
 	// leaves are the times at which members are evicted, by UID.
 	leaves map[types.UID]time.Time
 	// wrote is the last change of the owner's field that its pods have not followed yet; refused is the last one that came to
-	// nothing. Nil for none.
-	wrote   *written
-	refused *verdict
+	// nothing. Nil for none. lookedBack says that a change of an earlier process was looked for.
+	wrote      *written
+	refused    *verdict
+	lookedBack bool
+	// fullAt is when the gang last had all members of its target, or when this process first saw it.
+	fullAt time.Time
 	// firstGone is since when the target counts too few members because the first ones are gone, zero while it counts enough.
 	firstGone time.Time
 	// refusal is the last size that the gang could not have.
@@ -310,7 +313,7 @@ type memory struct {
 
 // remember starts from what an ElasticTarget says, and from how long the members have run.
 func remember(g *elasticGang, now time.Time) *memory {
-	m := &memory{at: now, leaves: map[types.UID]time.Time{}}
+	m := &memory{at: now, fullAt: now, leaves: map[types.UID]time.Time{}}
 	for _, pod := range g.running {
 		m.served += max(0, float64(now.Unix()-startedAt(pod)))
 	}

@@ -44,7 +44,8 @@ func reportsOf(nodes []*v1alpha1.GPUNode) map[types.UID]report {
 
 // resize is a change of the number of members of a gang.
 type resize struct {
-	at time.Time
+	// at is when a pass saw it, and after is the pass before, in whole seconds as members report.
+	at, after time.Time
 	// stayed are the members that ran before it too.
 	stayed map[types.UID]bool
 }
@@ -61,9 +62,13 @@ const settle = 2 * time.Minute
 // known do not count. declared says that the user has declared the resize cost: then all reports count at once.
 func (m *memory) observe(g *elasticGang, reports map[types.UID]report, declared bool, now time.Time) error {
 	m.served += float64(len(g.running)) * max(0, now.Sub(m.at).Seconds())
+	before := m.at
 	m.at, m.seen = now, now
+	if g.target != nil && len(g.running) >= int(g.target.Spec.Workers) {
+		m.fullAt = now
+	}
 	m.refusal.reached(len(g.running))
-	m.noteSize(g, now)
+	m.noteSize(g, before, now)
 	servers, settled := g.servers()
 	if len(g.running) == 0 || !settled {
 		return nil
@@ -95,7 +100,7 @@ func (m *memory) observe(g *elasticGang, reports map[types.UID]report, declared 
 
 // noteSize notes who runs, and a change of their number or that of their nodes. The cost of the change before it stays unknown if
 // it is not known yet.
-func (m *memory) noteSize(g *elasticGang, now time.Time) {
+func (m *memory) noteSize(g *elasticGang, last, now time.Time) {
 	before := m.present
 	m.present = make(map[types.UID]bool, len(g.running))
 	stayed := map[types.UID]bool{}
@@ -106,7 +111,7 @@ func (m *memory) noteSize(g *elasticGang, now time.Time) {
 		}
 	}
 	if len(before) > 0 && (len(before) != len(m.present) || m.hosts != g.hosts) {
-		m.resize = &resize{at: now, stayed: stayed}
+		m.resize = &resize{after: last.Truncate(time.Second), at: now, stayed: stayed}
 	}
 	m.hosts = g.hosts
 }
@@ -125,10 +130,13 @@ func (m *memory) pause(g *elasticGang, reports map[types.UID]report, now time.Ti
 		case len(m.resize.stayed) > 0 && !m.resize.stayed[pod.UID]:
 		case r.since.IsZero():
 			return 0, false
-		case !r.since.After(m.resize.at):
+		case !r.since.After(m.resize.after):
 			all = false
 		default:
 			pause := r.since.Sub(m.resize.at)
+			if pause < 0 { // the member began anew before the pass that saw the change
+				pause = r.since.Sub(m.resize.after)
+			}
 			if r.pause >= 0 {
 				pause = min(pause, r.pause)
 			}

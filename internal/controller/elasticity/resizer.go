@@ -4,9 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/tandem-gpu/tandem/pkg/api/v1alpha1"
 )
 
 // resizer is a way to bring a gang to its size.
@@ -42,7 +46,23 @@ func (h heldMembers) may(_ context.Context, g *elasticGang) (verdict, error) {
 				"completed and does not make it anew: let the program end with another code after SIGTERM", pod)}, nil
 		}
 	}
+	if c := completedBefore(g); c != nil {
+		return verdict{reason: c.Reason, message: c.Message}, nil
+	}
 	return v, nil
+}
+
+// completedBefore returns the condition by which an earlier process said that a worker completed, nil for none. It is of this gang if a member is
+// older than it.
+func completedBefore(g *elasticGang) *metav1.Condition {
+	if g.target == nil {
+		return nil
+	}
+	c := meta.FindStatusCondition(g.target.Status.Conditions, v1alpha1.ConditionResizable)
+	if c == nil || c.Reason != reasonWorkerCompleted || !slices.ContainsFunc(g.all, func(pod *v1.Pod) bool { return !pod.CreationTimestamp.After(c.LastTransitionTime.Time) }) {
+		return nil
+	}
+	return c
 }
 
 func (heldMembers) prepare(context.Context, *decision) error { return nil }

@@ -10,6 +10,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/tandem-gpu/tandem/internal/controller/sizefield"
 	"github.com/tandem-gpu/tandem/pkg/api/v1alpha1"
@@ -22,6 +23,44 @@ type sizeFields struct{ *pass }
 type written struct {
 	from, to int
 	at       time.Time
+	// old are the members beyond the old number, which have ended, and surplus is how many of those that run are beyond the new one.
+	old     map[types.UID]bool
+	surplus int
+}
+
+// writtenNow returns a change that was written just now, or was found written.
+func (s sizeFields) writtenNow(g *elasticGang, owner *sizefield.Owner, from int) *written {
+	w := &written{from: from, to: owner.Members(), at: s.now, old: map[types.UID]bool{}, surplus: surplusOf(g, owner)}
+	for _, pod := range w.made(g, owner) {
+		w.old[pod.UID] = true
+	}
+	return w
+}
+
+// made returns the members beyond the old number. Those that have ended are told from others by their index alone.
+func (w *written) made(g *elasticGang, owner *sizefield.Owner) []*v1.Pod {
+	if owner.Leave == sizefield.HighestIndex {
+		return owner.Beyond(slices.Concat(g.all, g.ended), w.from)
+	}
+	return owner.Beyond(g.all, w.from)
+}
+
+// surplusOf returns how many members beyond the number of an owner are not being deleted.
+func surplusOf(g *elasticGang, owner *sizefield.Owner) (count int) {
+	for _, pod := range owner.Beyond(g.all, owner.Members()) {
+		if pod.DeletionTimestamp == nil {
+			count++
+		}
+	}
+	return count
+}
+
+// followed reports whether the owner's controller has done a part of a change at least: it has made a member, or deleted one.
+func (w *written) followed(g *elasticGang, owner *sizefield.Owner) bool {
+	if w.to > w.from {
+		return slices.ContainsFunc(w.made(g, owner), func(pod *v1.Pod) bool { return !w.old[pod.UID] })
+	}
+	return w.surplus == 0 || surplusOf(g, owner) < w.surplus
 }
 
 func (s sizeFields) may(ctx context.Context, g *elasticGang) (verdict, error) {
@@ -56,12 +95,17 @@ func (s sizeFields) refusedBefore(g *elasticGang, owner *sizefield.Owner) *verdi
 	}
 	if m.refused == nil {
 		c := meta.FindStatusCondition(g.target.Status.Conditions, v1alpha1.ConditionResizable)
-		if c == nil || c.Status != metav1.ConditionFalse || c.Reason != sizefield.ChangeRefused && c.Reason != reasonNotFollowed {
+		if c == nil || c.Status != metav1.ConditionFalse || c.Reason != sizefield.ChangeRefused && c.Reason != reasonNotFollowed ||
+			owner.Object.GetCreationTimestamp().After(c.LastTransitionTime.Time) { // another object had the name
 			return nil
 		}
-		m.refused = &verdict{reason: c.Reason, message: c.Message, generation: c.ObservedGeneration}
+		m.refused = &verdict{reason: c.Reason, message: c.Message, generation: c.ObservedGeneration, owner: owner}
+		if c.Reason == reasonNotFollowed {
+			m.refused.until = c.LastTransitionTime.Add(followAgain)
+		}
 	}
-	if m.refused.generation != owner.Object.GetGeneration() || !m.refused.until.IsZero() && !s.now.Before(m.refused.until) {
+	if m.refused.owner.Object.GetUID() != owner.Object.GetUID() || m.refused.generation != owner.Object.GetGeneration() ||
+		!m.refused.until.IsZero() && !s.now.Before(m.refused.until) {
 		m.refused = nil
 		return nil
 	}
@@ -70,25 +114,43 @@ func (s sizeFields) refusedBefore(g *elasticGang, owner *sizefield.Owner) *verdi
 	return &v
 }
 
+// followAgain is how long the controller leaves an owner alone that did not follow. What kept it from that may have ended, a quota for example.
+const followAgain = 30 * time.Minute
+
 // unfollowed says that the pods of an owner have not followed a change of its field within the time for that. No pod has come,
 // or none has gone: an owner that is slow has done a part.
 func (s sizeFields) unfollowed(g *elasticGang, owner *sizefield.Owner) *verdict {
 	m := s.memory[g.Ref]
+	s.lookBack(g, owner)
 	if m.wrote == nil {
 		return nil
 	}
 	w := *m.wrote
-	exist := owner.Others + owner.Count(slices.Concat(g.all, g.ended))
-	if owner.Members() != w.to || w.to > w.from && exist > w.from || w.to < w.from && exist < w.from {
+	if owner.Members() != w.to || w.followed(g, owner) {
 		m.wrote = nil
 		return nil
 	}
 	if s.now.Sub(w.at) < s.admitWithin {
 		return nil
 	}
-	return &verdict{owner: owner, reason: reasonNotFollowed, generation: owner.Object.GetGeneration(), message: fmt.Sprintf(
-		"%s of %s changed from %d to %d members %v ago, and its controller has not followed: the number goes back; change the object, or delete the ElasticTarget, "+
-			"and the controller tries again", owner.Field(), owner, w.from, w.to, s.now.Sub(w.at).Round(time.Second))}
+	until := s.now.Add(followAgain)
+	return &verdict{owner: owner, reason: reasonNotFollowed, generation: owner.Object.GetGeneration(), until: until, message: fmt.Sprintf(
+		"%s of %s changed from %d to %d members %v ago, and its controller has not followed: the number goes back; the controller tries again at %s, "+
+			"or once the object changes or the ElasticTarget is deleted", owner.Field(), owner, w.from, w.to, s.now.Sub(w.at).Round(time.Second),
+		until.UTC().Format("15:04 MST"))}
+}
+
+// lookBack finds, once for each gang, a change to fewer members that an earlier process wrote and that nobody has followed. One to more members
+// shows in the target, which goes back to what runs.
+func (s sizeFields) lookBack(g *elasticGang, owner *sizefield.Owner) {
+	m := s.memory[g.Ref]
+	if m.lookedBack {
+		return
+	}
+	m.lookedBack = true
+	if g.target != nil && int(g.target.Spec.Workers) == owner.Members() && surplusOf(g, owner) > 0 {
+		m.wrote = s.writtenNow(g, owner, owner.Others+owner.Count(g.all))
+	}
 }
 
 // prepare asks the API server whether it would take the change, before the target changes and any member is told.
@@ -160,7 +222,7 @@ func (s sizeFields) resize(ctx context.Context, d *decision) error {
 	case err != nil:
 		return err
 	}
-	s.memory[d.Ref].wrote = &written{from: from, to: d.workers, at: s.now}
+	s.memory[d.Ref].wrote = s.writtenNow(d.elasticGang, owner, from)
 	return nil
 }
 
@@ -186,7 +248,7 @@ func (s sizeFields) putBack(ctx context.Context, d *decision) error {
 		return err
 	}
 	m.wrote = nil
-	m.refused = &verdict{reason: d.resizable.reason, message: d.resizable.message, generation: owner.Object.GetGeneration()}
+	m.refused = &verdict{reason: d.resizable.reason, message: d.resizable.message, generation: owner.Object.GetGeneration(), owner: owner, until: d.resizable.until}
 	return nil
 }
 
