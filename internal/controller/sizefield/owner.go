@@ -24,6 +24,8 @@ type Owner struct {
 	Object *unstructured.Unstructured
 	// resource is where the API server serves it.
 	resource schema.GroupVersionResource
+	// ending are the names of the pods in deletion that the number counts, as Find saw them.
+	ending []string
 }
 
 // Refusal says why the number of members cannot be changed.
@@ -85,6 +87,11 @@ func (f *Finder) Find(ctx context.Context, pods []*v1.Pod) (*Owner, error) {
 	}
 	if top.Number == 0 { // a user stops it so; its last pods are still ending
 		return nil, &Refusal{Suspended, fmt.Sprintf("%s: %s is 0", top, top.Field())}
+	}
+	for _, pod := range pods {
+		if top.counts(pod) && pod.DeletionTimestamp != nil {
+			top.ending = append(top.ending, pod.Name)
+		}
 	}
 	return top, nil
 }

@@ -343,3 +343,46 @@ func TestBeyondWithoutNumbers(t *testing.T) {
 		}
 	}
 }
+
+// KubeRay counts pods in deletion as running unless the write names them, and would delete a healthy pod for one, or make one too few. Only pods of
+// the worker group are named.
+func TestNamesPodsInDeletion(t *testing.T) {
+	owner := object(t, "{apiVersion: ray.io/v1, kind: RayCluster, metadata: {name: a}, spec: {headGroupSpec: {template: {"+member+"}}, "+
+		"workerGroupSpecs: [{groupName: gpu, replicas: 4, scaleStrategy: {workersToDelete: [x]}}]}}")
+	for _, test := range []struct {
+		name     string
+		deletion []int // the pods in deletion; 4 is the head
+		to       int   // workers
+		leave    []string
+		named    string
+	}{
+		{"no pod is in deletion", nil, 3, []string{"p-3"}, "[p-3]"},
+		{"the pod in deletion is the one too many", []int{1}, 3, nil, "[p-1]"},
+		{"a second pod leaves", []int{1}, 2, []string{"p-3"}, "[p-3 p-1]"},
+		{"more pods are in deletion than leave", []int{0, 2}, 3, nil, "[p-0 p-2]"},
+		{"the group grows", []int{1, 3}, 6, nil, "[p-1 p-3]"},
+		{"the head is in deletion", []int{4}, 3, []string{"p-3"}, "[p-3]"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			members := pods(owner, 5, map[string]string{"ray.io/group": "gpu"})
+			members[4].Labels["ray.io/group"] = "headgroup"
+			for _, i := range test.deletion {
+				members[i].DeletionTimestamp = &metav1.Time{}
+			}
+			f, _ := finder(t, owner)
+			o, err := f.Find(t.Context(), members)
+			if err != nil {
+				t.Fatal(err)
+			}
+			leave := o.Beyond(members, test.to+1)
+			if diff := cmp.Diff(test.leave, names(leave)); diff != "" {
+				t.Errorf("beyond %d workers (-want +got):\n%s", test.to, diff)
+			}
+			want := fmt.Sprintf("test /spec/workerGroupSpecs/0/replicas 4, replace /spec/workerGroupSpecs/0/replicas %d, "+
+				"add /spec/workerGroupSpecs/0/scaleStrategy/workersToDelete %s", test.to, test.named)
+			if got := shown(t, o, test.to+1, leave); got != want {
+				t.Errorf("patch\n%s\nwant\n%s", got, want)
+			}
+		})
+	}
+}

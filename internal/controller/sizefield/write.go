@@ -38,7 +38,9 @@ func pointer(path []string) string {
 }
 
 // patch returns the JSON patch that gives the gang a number of members. It applies only where the number is the one that was
-// read. Those that leave are named where the kind wants that.
+// read. Those that leave are named where the kind wants that, and so are those in deletion: KubeRay counts these as running unless they are
+// named, and would delete as many healthy pods in place of them, or make too few. To delete them again changes nothing, and names of pods
+// that are gone are passed over.
 func (o *Owner) patch(members int, leave []*v1.Pod) ([]byte, error) {
 	list := make([]operation, 0, 2*len(o.Fields)+1)
 	fields := o.Fields
@@ -56,6 +58,7 @@ func (o *Owner) patch(members int, leave []*v1.Pod) ([]byte, error) {
 		for _, pod := range leave {
 			names = append(names, pod.Name)
 		}
+		names = append(names, o.ending...)
 		last := len(o.Names) - 1
 		named := operation{"add", pointer(o.Names), names}
 		if !o.NamesParent {
