@@ -72,7 +72,7 @@ type listers struct {
 	nodes       corelisters.NodeLister
 	jobs        batchlisters.JobLister
 	replicaSets appslisters.ReplicaSetLister
-	// statefulSets and deployments may run parameter servers.
+	// statefulSets and deployments may run parameter servers; StatefulSets may make members too.
 	statefulSets appslisters.StatefulSetLister
 	deployments  appslisters.DeploymentLister
 	autoscalers  autoscalinglisters.HorizontalPodAutoscalerLister

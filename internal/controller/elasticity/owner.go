@@ -68,7 +68,7 @@ func (l *listers) resizable(g *elasticGang) verdict {
 	case schema.GroupKind{Group: batchv1.GroupName, Kind: "Job"}:
 		return l.jobResizable(g, owner)
 	case schema.GroupKind{Group: appsv1.GroupName, Kind: "StatefulSet"}:
-		return l.unlessScaled(g, owner.Kind, owner.Name)
+		return l.statefulSetResizable(g, owner)
 	case schema.GroupKind{Group: appsv1.GroupName, Kind: "ReplicaSet"}:
 		set, err := l.replicaSets.ReplicaSets(g.Namespace).Get(owner.Name)
 		if err != nil {
@@ -113,6 +113,20 @@ func (l *listers) jobResizable(g *elasticGang, owner *metav1.OwnerReference) ver
 		most = int(*n)
 	}
 	return verdict{yes: true, most: most, reason: reasonHeldMembers, message: fmt.Sprintf("members of Job %s that its target does not need wait, or are evicted", job.Name)}
+}
+
+// statefulSetResizable says whether the pods of a StatefulSet can be evicted. The controller of a StatefulSet makes an evicted pod anew;
+// what owns the StatefulSet may do more: LeaderWorkerSet restarts the whole group.
+func (l *listers) statefulSetResizable(g *elasticGang, owner *metav1.OwnerReference) verdict {
+	set, err := l.statefulSets.StatefulSets(g.Namespace).Get(owner.Name)
+	if err != nil || set.UID != owner.UID {
+		return verdict{reason: reasonOwnerMissing, message: "StatefulSet " + owner.Name + " does not exist, or the controller has not read it yet"}
+	}
+	if above := metav1.GetControllerOf(set); above != nil {
+		return verdict{reason: reasonUnknownOwner, message: fmt.Sprintf("the members belong to StatefulSet %s of %s, and the controller does not know what that does when a member "+
+			"is evicted: it resizes gangs of StatefulSets that no other object owns", owner.Name, ownerName(above))}
+	}
+	return l.unlessScaled(g, owner.Kind, owner.Name)
 }
 
 // ignoresDisruption reports whether a Job ignores pods that failed because they were evicted.

@@ -41,7 +41,19 @@ func replicaSet(deployment string) *appsv1.ReplicaSet {
 	return s
 }
 
+// statefulSet returns the StatefulSet train with a controller, or with none for "".
+func statefulSet(apiVersion, kind string) *appsv1.StatefulSet {
+	s := &appsv1.StatefulSet{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "train", UID: "uid-train"}}
+	if kind != "" {
+		s.OwnerReferences = owned(apiVersion, kind, "lead")
+	}
+	return s
+}
+
 func TestResizable(t *testing.T) {
+	set, other := statefulSet("", ""), statefulSet("", "")
+	other.UID = "other"
+
 	ignore := jobOf("", 0).Spec.PodFailurePolicy.Rules[0]
 	onCode := func(action batchv1.PodFailurePolicyAction) batchv1.PodFailurePolicyRule {
 		return batchv1.PodFailurePolicyRule{Action: action, OnExitCodes: &batchv1.PodFailurePolicyOnExitCodesRequirement{Operator: "In", Values: []int32{143}}}
@@ -74,11 +86,17 @@ func TestResizable(t *testing.T) {
 		{"a Job that Kueue only queues", nil, []runtime.Object{jobWith(func(j *batchv1.Job) { j.Labels = map[string]string{"kueue.x-k8s.io/queue-name": "q"} })}, reasonHeldMembers, 4, ""},
 		{"no Job", nil, nil, reasonOwnerMissing, 0, "Job train does not exist"},
 		{"another Job of its name", nil, []runtime.Object{jobWith(func(j *batchv1.Job) { j.UID = "other" })}, reasonOwnerMissing, 0, ""},
-		{"a StatefulSet", owned("apps/v1", "StatefulSet", "train"), nil, reasonHeldMembers, 0, "StatefulSet train"},
-		{"a StatefulSet with an autoscaler", owned("apps/v1", "StatefulSet", "train"), []runtime.Object{autoscaler("ns", "StatefulSet", "train")}, reasonOwnSize, 0, "HorizontalPodAutoscaler hpa"},
-		{"a StatefulSet, and an autoscaler of another one", owned("apps/v1", "StatefulSet", "train"), []runtime.Object{autoscaler("ns", "StatefulSet", "other")}, reasonHeldMembers, 0, ""},
-		{"a StatefulSet, and an autoscaler of a Deployment", owned("apps/v1", "StatefulSet", "train"), []runtime.Object{autoscaler("ns", "Deployment", "train")}, reasonHeldMembers, 0, ""},
-		{"a StatefulSet, and an autoscaler elsewhere", owned("apps/v1", "StatefulSet", "train"), []runtime.Object{autoscaler("other", "StatefulSet", "train")}, reasonHeldMembers, 0, ""},
+		{"a StatefulSet", owned("apps/v1", "StatefulSet", "train"), []runtime.Object{set}, reasonHeldMembers, 0, "StatefulSet train"},
+		{"a StatefulSet with an autoscaler", owned("apps/v1", "StatefulSet", "train"), []runtime.Object{set, autoscaler("ns", "StatefulSet", "train")}, reasonOwnSize, 0, "HorizontalPodAutoscaler hpa"},
+		{"a StatefulSet, and an autoscaler of another one", owned("apps/v1", "StatefulSet", "train"), []runtime.Object{set, autoscaler("ns", "StatefulSet", "other")}, reasonHeldMembers, 0, ""},
+		{"a StatefulSet, and an autoscaler of a Deployment", owned("apps/v1", "StatefulSet", "train"), []runtime.Object{set, autoscaler("ns", "Deployment", "train")}, reasonHeldMembers, 0, ""},
+		{"a StatefulSet, and an autoscaler elsewhere", owned("apps/v1", "StatefulSet", "train"), []runtime.Object{set, autoscaler("other", "StatefulSet", "train")}, reasonHeldMembers, 0, ""},
+		{"the StatefulSet of the workers of a LeaderWorkerSet", owned("apps/v1", "StatefulSet", "train"), []runtime.Object{statefulSet("v1", "Pod")}, reasonUnknownOwner, 0,
+			"the members belong to StatefulSet train of Pod lead, and the controller does not know what that does when a member is evicted"},
+		{"the StatefulSet of the leaders of a LeaderWorkerSet", owned("apps/v1", "StatefulSet", "train"),
+			[]runtime.Object{statefulSet("leaderworkerset.x-k8s.io/v1", "LeaderWorkerSet")}, reasonUnknownOwner, 0, "of LeaderWorkerSet.leaderworkerset.x-k8s.io lead"},
+		{"no StatefulSet", owned("apps/v1", "StatefulSet", "train"), nil, reasonOwnerMissing, 0, "StatefulSet train does not exist"},
+		{"another StatefulSet of its name", owned("apps/v1", "StatefulSet", "train"), []runtime.Object{other}, reasonOwnerMissing, 0, ""},
 		{"a Deployment", owned("apps/v1", "ReplicaSet", "train"), []runtime.Object{replicaSet("web")}, reasonHeldMembers, 0, "Deployment web"},
 		{"a Deployment with an autoscaler", owned("apps/v1", "ReplicaSet", "train"), []runtime.Object{replicaSet("web"), autoscaler("ns", "Deployment", "web")}, reasonOwnSize, 0, "Deployment web"},
 		{"a ReplicaSet", owned("apps/v1", "ReplicaSet", "train"), []runtime.Object{replicaSet("")}, reasonHeldMembers, 0, "ReplicaSet train"},
