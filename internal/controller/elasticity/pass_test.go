@@ -607,6 +607,52 @@ func TestWorkerCompleted(t *testing.T) {
 	}
 }
 
+// A controller that restarts still knows it, by the condition, until the Job is made anew.
+func TestWorkerCompletedBeforeARestart(t *testing.T) {
+	w := shrinking(t)
+	completed := member("train", 9)
+	completed.Status.Phase = v1.PodSucceeded
+	completed.Annotations[v1alpha1.AnnotationLeaving] = at5
+	w.completions.see(completed)
+	w.pass(0)
+	w.start()
+	w.pass(10)
+	w.check("train", 8, reasonFixed)
+	w.same("notices", map[string]string{}, w.notices())
+	for _, p := range members(t, "train", 8, 8, 0) {
+		p.CreationTimestamp = metav1.NewTime(seconds(15))
+		w.put(p)
+	}
+	w.pass(20)
+	if w.target("train").Status.Reason == reasonFixed {
+		t.Errorf("the members of another Job count as completed: %+v", w.target("train").Status)
+	}
+}
+
+// One of the members is made anew after an hour, and the scheduler has no place for it while the old one ends: the gang keeps its size.
+func TestMissingForAMoment(t *testing.T) {
+	pods := members(t, "train", 8, 8, 0)
+	w := newWorld(t, 8, pods...)
+	must(t, w.objects.Create(t.Context(), targetOf("train", 2, 8, 8)))
+	w.pass(0)
+	w.pass(3600)
+	anew := member("train", 7)
+	anew.UID = "uid-anew"
+	w.drop(pods[7])
+	w.put(anew)
+	target := w.target("train")
+	target.Status.Scheduler = &v1alpha1.ElasticTargetAdmission{Workers: 8, Message: "no node has a GPU"}
+	must(t, w.objects.Status().Update(t.Context(), target))
+	for _, at := range []int{3610, 3720} {
+		w.pass(at)
+		if got := w.target("train").Spec.Workers; got != 8 {
+			t.Fatalf("after %d s the target is %d", at-3600, got)
+		}
+	}
+	w.pass(3730)
+	w.check("train", 4, reasonNotAdmitted)
+}
+
 // All nodes of a GPU model are cordoned while a gang runs there, and other work waits: the pass goes on.
 func TestNoDevicesLeft(t *testing.T) {
 	waits := members(t, "rigid", 2, 0, 0)

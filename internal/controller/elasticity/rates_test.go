@@ -61,6 +61,8 @@ func TestCostOfAChange(t *testing.T) {
 		{"the new ones start, then all restart", false, []look{{0, 2, old}, {10, 4, after(8*time.Second, working(99, 98, 99, 99))}}, 1, 8, []int{2, 4}},
 		{"it paused before the change too", false, []look{{0, 2, old}, {10, 4, after(time.Minute, working(31, 30, 99, 99))}}, 1, 21, []int{2, 4}},
 		{"the old rates stand for a while", false, []look{{0, 4, working(-9, -9, -9, -9)}, {10, 2, old}, {20, 2, old}, {40, 2, working(26, 25)}}, 1, 16, []int{2, 4}},
+		{"they are back before the next look", false, []look{{0, 2, old}, {10, 4, after(7*time.Second, working(8, 9, 9, 9))}}, 1, 7, []int{2, 4}},
+		{"the same, and they do not know since when", false, []look{{0, 2, old}, {10, 4, working(8, 9, 9, 9)}}, 1, 9, []int{2, 4}},
 		{"they do not work yet", false, []look{{0, 4, working(-9, -9, -9, -9)}, {10, 2, working(never, never)}, {400, 2, working(never, never)}}, 0, 0, []int{4}},
 		{"no restart, before the time in which one would show is over", false, []look{{0, 2, old}, {10, 4, working(-50, -50, 14, 14)}, {129, 4, working(-50, -50, 14, 14)}}, 0, 0, []int{2}},
 		{"and then", false, []look{{0, 2, old}, {10, 4, working(-50, -50, 14, 14)}, {130, 4, working(-50, -50, 14, 14)}}, 1, 0, []int{2, 4}},

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -287,6 +288,136 @@ func TestFieldsNotFollowed(t *testing.T) {
 	w.pass(1020)
 	w.check("train", 8, "Idle")
 	w.fields(8)
+}
+
+// The controller tries again after a while: what kept the owner from following may have ended.
+func TestFieldsNotFollowedAreTriedAgain(t *testing.T) {
+	w := newFieldsWorld(t, 16, 2, members(t, "train", 2, 2, 0)...)
+	for _, step := range []struct {
+		at   int
+		want int64
+	}{{0, 8}, {120, 2}, {130, 2}, {1919, 2}, {1920, 8}, {2040, 2}, {3839, 2}, {3840, 8}} {
+		if step.at == 1919 {
+			w.start()
+		}
+		w.pass(step.at)
+		w.fields(step.want)
+	}
+}
+
+// failed returns pods that members left when they failed.
+func failed(pods ...*v1.Pod) (ended []*v1.Pod) {
+	for _, pod := range pods {
+		p := pod.DeepCopy()
+		p.Name, p.UID, p.Status.Phase = p.Name+"-old", p.UID+"-old", v1.PodFailed
+		ended = append(ended, p)
+	}
+	return ended
+}
+
+// Pods that failed before a change say nothing of it.
+func TestFieldsFollowedBesideFailedPods(t *testing.T) {
+	t.Run("an owner that follows", func(t *testing.T) {
+		pods := members(t, "train", 8, 8, 0)
+		w := newFieldsWorld(t, 8, 8, slices.Concat(pods, failed(pods...), rigid(t))...)
+		must(t, w.objects.Create(t.Context(), targetOf("train", 2, 8, 8)))
+		w.pass(0)
+		w.pass(5)
+		w.fields(4)
+		w.drop(pods[4:]...)
+		w.put(members(t, "rigid", 4, 4, 4)...)
+		for _, at := range []int{6, 60, 125, 135, 600} {
+			w.pass(at)
+			w.fields(4)
+			w.resizable(reasonSizeFields, "")
+		}
+	})
+	t.Run("one that does not", func(t *testing.T) {
+		pods := members(t, "train", 2, 2, 0)
+		w := newFieldsWorld(t, 16, 2, append(pods, failed(pods[0])...)...)
+		w.pass(0)
+		w.fields(8)
+		for at := 120; at < 1900; at += 10 {
+			w.pass(at)
+			w.fields(2)
+			w.resizable(reasonNotFollowed, "")
+		}
+	})
+	t.Run("one whose new members fail at once", func(t *testing.T) {
+		pods := members(t, "train", 3, 2, 0)
+		w := newFieldsWorld(t, 16, 2, pods[:2]...)
+		w.pass(0)
+		w.fields(8)
+		w.put(failed(pods[2])...)
+		w.pass(120)
+		w.resizable(reasonSizeFields, "")
+	})
+}
+
+// A change to fewer members that nobody follows goes back too, also where a member is missing meanwhile, and where the controller restarts.
+func TestFieldsShrinkNotFollowed(t *testing.T) {
+	for name, test := range map[string]struct{ missing, restarts bool }{"alone": {}, "a member ends": {missing: true}, "a restart": {restarts: true}} {
+		t.Run(name, func(t *testing.T) {
+			pods := members(t, "train", 8, 8, 0)
+			if test.missing {
+				pods[3].DeletionTimestamp, pods[3].Finalizers = &metav1.Time{Time: noon}, []string{"x"}
+			}
+			w := newFieldsWorld(t, 8, 8, append(pods, rigid(t)...)...)
+			must(t, w.objects.Create(t.Context(), targetOf("train", 2, 8, 8)))
+			w.pass(0)
+			w.pass(5)
+			w.fields(4)
+			if test.restarts {
+				w.start()
+				w.pass(30)
+			}
+			w.pass(100)
+			w.fields(4)
+			w.pass(200)
+			w.fields(8)
+			w.resizable(reasonNotFollowed, "changed from 8 to 4 members")
+			w.pass(210)
+			w.same("notices", map[string]string{}, w.notices())
+		})
+	}
+}
+
+// A refusal is of one object. Another one of its name is tried.
+func TestFieldsRefusalOfAnotherObject(t *testing.T) {
+	for name, restarts := range map[string]bool{"at once": false, "after a restart": true} {
+		t.Run(name, func(t *testing.T) {
+			pods := members(t, "train", 8, 8, 0)
+			w := newFieldsWorld(t, 8, 8, append(pods, rigid(t)...)...)
+			must(t, w.objects.Create(t.Context(), targetOf("train", 2, 8, 8)))
+			w.refuse = func(verb, _ string) error {
+				if verb == "try" {
+					return apierrors.NewForbidden(jobs.GroupResource(), "train", errors.New("field is immutable"))
+				}
+				return nil
+			}
+			w.pass(0)
+			w.resizable("ChangeRefused", "")
+			w.refuse = func(string, string) error { return nil }
+			w.drop(pods...)
+			w.pass(10)
+			w.edit(func(job *unstructured.Unstructured) {
+				job.SetUID("uid-anew")
+				job.SetGeneration(1)
+				job.SetCreationTimestamp(metav1.NewTime(seconds(20)))
+			})
+			for i, p := range members(t, "train", 8, 0, 0) {
+				p.UID += "-anew"
+				p.OwnerReferences[0].UID = "uid-anew"
+				place(t, p, "n1", i)
+				w.put(p)
+			}
+			if restarts {
+				w.start()
+			}
+			w.pass(30)
+			w.check("train", 4, "ForWaiting")
+		})
+	}
 }
 
 // An owner that has made some of the members is slow, and a quota may keep it from the others: the target goes back to what runs.
