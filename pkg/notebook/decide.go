@@ -66,13 +66,16 @@ type Plan struct {
 	// IdleFor is for how long nothing has worked, at most the limit. ParksIn is after which time an Idle or Warned notebook is parked if nothing
 	// works; it is 0 in the other states, and while the notebook is unreachable.
 	IdleFor, ParksIn time.Duration
+	// Note is what the caller is to keep of the pod outside of its process, and to give back with the next observations. The zero value takes
+	// away what is there.
+	Note Note
 }
 
 // Decide returns what to do with a notebook that was observed now, and what to remember of it. It changes nothing. The error is of a
 // configuration or an observation that is not legal.
 //
 // Example: with a limit of 60 minutes and a notice of 10, a notebook is warned when nothing has worked for 50 minutes. It is parked 10 minutes
-// later at the earliest, also where the first observation already finds it idle for a day.
+// later at the earliest, also where the first observation comes with a note that says that it is idle for a day.
 func Decide(m Memory, o Observation, now time.Time, c Config) (Plan, Memory, error) {
 	if err := c.check(); err != nil {
 		return Plan{}, m, err
@@ -80,37 +83,34 @@ func Decide(m Memory, o Observation, now time.Time, c Config) (Plan, Memory, err
 	if err := o.check(); err != nil {
 		return Plan{}, m, err
 	}
-	passed := time.Duration(0)
-	if !m.at.IsZero() {
-		passed = min(max(0, now.Sub(m.at)), c.Step)
+	if o.Phase == PhaseOff {
+		return Plan{State: Parked}, Memory{State: Parked, at: now}, nil
 	}
-	m.at = now
-	warn := false
-	switch o.Phase {
-	case PhaseOff:
-		m = Memory{State: Parked, at: now}
-	case PhaseUnreachable:
-		m.lost(&o)
-	case PhaseStarting, PhaseServing:
+	passed := m.pass(&o, now, &c)
+	fresh, warn := m.seen.Phase == PhaseUnreachable, false
+	if o.Phase != PhaseUnreachable { // else it is unknown what works, and the state stays
 		warn = m.count(&o, now, passed, &c)
 	}
 	p := Plan{State: m.State, Warn: warn, IdleFor: m.idle}
-	if o.Phase == PhaseUnreachable {
-		return p, m, nil
-	}
-	if m.State == Idle || m.State == Warned {
+	if o.Phase != PhaseUnreachable && (m.State == Idle || m.State == Warned) {
 		p.ParksIn = max(c.Limit-m.idle, c.Notice-m.served)
 		p.Park = p.ParksIn <= 0 // only when the notice is over
 		p.ParksIn = max(0, p.ParksIn)
 	}
+	p.Note = m.note(&o, p.ParksIn, fresh, &c)
 	return p, m, nil
 }
 
-// lost takes in that it is unknown what works. The state stays, but for a pod that was not seen before.
-func (m *Memory) lost(o *Observation) {
-	if m.seen.Pod != o.Pod || m.State == "" || m.State == Parked {
-		*m = Memory{State: Waking, at: m.at, seen: Observation{Phase: PhaseUnreachable, Pod: o.Pod}}
+// pass returns the time that counts since the last observation. Of a pod that the memory does not know it is none: there the memory becomes
+// what the note tells, as if the pod had been unreachable until now.
+func (m *Memory) pass(o *Observation, now time.Time, c *Config) (passed time.Duration) {
+	if m.seen.Phase == "" || m.seen.Pod != o.Pod {
+		*m = Memory{State: Waking, seen: Observation{Phase: PhaseUnreachable, Pod: o.Pod}, idle: o.Note.recall(now, c)}
+	} else {
+		passed = min(max(0, now.Sub(m.at)), c.Step)
 	}
+	m.at = now
+	return passed
 }
 
 // count takes in an observation that tells what works, and reports whether the notice begins.
@@ -139,18 +139,18 @@ func (m *Memory) count(o *Observation, now time.Time, passed time.Duration, c *C
 	return false
 }
 
-// idleAt returns for how long nothing has worked. Where the last observation knew the pod, no more time than the one that passed can have
-// come, whatever the clocks say. Of a pod that is new to the memory the notebook's own times are all there is.
+// idleAt returns for how long nothing has worked. No more time can have come than the one that passed, whatever the clocks say. The notebook's
+// own times cannot make it more either: they tell nothing of a program that a kernel started, and which used the GPU after them.
 func (m *Memory) idleAt(o *Observation, now time.Time, passed time.Duration) time.Duration {
 	switch {
 	case m.seen.same(o):
 		return m.idle + passed
 	case o.Phase == PhaseStarting:
 		return 0
-	case m.seen.Phase == o.Phase && m.seen.Pod == o.Pod:
-		return min(max(0, now.Sub(o.Activity)), passed)
+	case m.seen.Phase == PhaseUnreachable: // the pod is new to the memory, which has what the note told
+		passed += m.idle
 	}
-	return max(0, now.Sub(o.Activity))
+	return min(max(0, now.Sub(o.Activity)), passed)
 }
 
 // same reports whether nothing has worked between two observations of one pod.

@@ -7,4 +7,7 @@
 // The package has no clock: the caller says what time it is, and may be wrong. So idle time is a sum. Each observation adds at most
 // Config.Step, and a clock that goes back adds nothing. A notebook that does not answer adds nothing either, and keeps its state. The owner
 // of a notebook always has Config.Notice between the warning and the end.
+//
+// A Note, which the caller keeps outside of its process, carries the idle time over a restart. Without one the idle time of a pod begins when
+// the memory meets the pod: the notebook's own times tell nothing of its GPU.
 package notebook

@@ -23,6 +23,10 @@ func drawObservation(t *rapid.T, now time.Time) Observation {
 		Phase: rapid.SampledFrom([]Phase{PhaseOff, PhaseStarting, PhaseUnreachable, PhaseServing, PhaseServing, PhaseServing}).Draw(t, "phase"),
 		Pod:   rapid.SampledFrom([]string{"p", "q"}).Draw(t, "pod"),
 	}
+	if rapid.Bool().Draw(t, "noted") {
+		since := now.Add(-time.Duration(rapid.IntRange(-3600, 100_000).Draw(t, "since")) * time.Second)
+		o.Note = Note{since, since.Add(time.Duration(rapid.IntRange(0, 100_000).Draw(t, "ends")) * time.Second)}
+	}
 	if o.Phase == PhaseServing {
 		o.Busy = rapid.IntRange(0, 9).Draw(t, "busy") == 0
 		o.Activity = now.Add(-time.Duration(rapid.IntRange(-3600, 100_000).Draw(t, "age")) * time.Second)
@@ -91,7 +95,7 @@ func TestWarnedBeforeLaw(t *testing.T) {
 			case p.Warn:
 				looks, warned = 0, o
 			case p.State == Warned && o.Phase != PhaseUnreachable:
-				if o != warned {
+				if !o.same(&warned) || o.Busy != warned.Busy {
 					t.Fatalf("%+v is Warned without a warning: %+v", o, before)
 				}
 				looks++
@@ -180,6 +184,145 @@ func TestParksInLaw(t *testing.T) {
 				t.Fatalf("%+v, want %v left", p, want)
 			}
 			m, now, left = next, now.Add(every), left-every
+		}
+	})
+}
+
+// drawLooks draws what looks at one pod see, half a step or a step apart: spells of the kinds, which are kernels that work, a GPU that works while
+// they do not, a server that is lost, and quiet. In the end nothing works for ever.
+func drawLooks(t *rapid.T, c *Config, kinds ...string) (looks []Observation, times []time.Time) {
+	now, activity := nine, nine.Add(-time.Duration(rapid.IntRange(0, 100_000).Draw(t, "age"))*time.Second)
+	look := func(o Observation) {
+		now = now.Add(rapid.SampledFrom([]time.Duration{c.Step / 2, c.Step / 2, c.Step}).Draw(t, "passes"))
+		looks, times = append(looks, o), append(times, now)
+	}
+	for range rapid.IntRange(0, 8).Draw(t, "spells") {
+		kind := rapid.SampledFrom(kinds).Draw(t, "kind")
+		for range rapid.IntRange(1, 40).Draw(t, "long") {
+			switch kind {
+			case "kernel":
+				activity = now
+				look(busy("p", activity))
+			case "GPU":
+				look(busy("p", activity))
+			case "lost":
+				look(Observation{Phase: PhaseUnreachable, Pod: "p"})
+			case "quiet":
+				look(quiet("p", activity))
+			}
+		}
+	}
+	for end := now.Add(3*c.Limit + 20*c.Step); now.Before(end); {
+		look(quiet("p", activity))
+	}
+	return looks, times
+}
+
+// follow decides on looks until one parks and returns its number. The memory is lost before those of lives, and the note is not.
+func follow(t *rapid.T, looks []Observation, times []time.Time, c Config, lives map[int]bool) int {
+	m, note := Memory{}, Note{}
+	for i, o := range looks {
+		if lives[i] {
+			m = Memory{}
+		}
+		o.Note = note
+		p, next := decide(t, m, o, times[i], c)
+		if p.Park {
+			return i
+		}
+		m = next
+		note = Note{p.Note.IdleSince.Truncate(time.Second), p.Note.ParksAt.Truncate(time.Second)} // as annotations have it
+	}
+	t.Fatalf("not parked in %d looks", len(looks))
+	return 0
+}
+
+// drawUsual draws a configuration with looks that are short beside the limit.
+func drawUsual(t *rapid.T) Config {
+	limit := time.Duration(rapid.IntRange(20, 180).Draw(t, "minutes")) * time.Minute
+	return Config{
+		Limit: limit, Notice: time.Duration(rapid.Int64Range(int64(time.Minute), int64(limit/2)).Draw(t, "notice")),
+		Step: time.Duration(rapid.IntRange(20, 120).Draw(t, "step")) * time.Second,
+	}
+}
+
+// A caller that restarts, at any moments and as often as it likes, never parks a notebook sooner than one that does not.
+func TestRestartsNeverParkSoonerLaw(t *testing.T) {
+	later := 0
+	rapid.Check(t, func(t *rapid.T) {
+		c := drawUsual(t)
+		looks, times := drawLooks(t, &c, "kernel", "GPU", "lost", "quiet", "quiet")
+		never := follow(t, looks, times, c, nil)
+		lives := map[int]bool{}
+		for _, i := range rapid.SliceOfN(rapid.IntRange(0, never), 1, 5).Draw(t, "restarts") {
+			lives[i] = true
+		}
+		got := follow(t, looks, times, c, lives)
+		if got < never {
+			t.Fatalf("parked at %v, without a restart at %v", times[got], times[never])
+		}
+		if got > never {
+			later++
+		}
+	})
+	if later == 0 {
+		t.Error("no restart made a difference")
+	}
+}
+
+// One restart, at any moment, parks a notebook that answers and in which nothing works any more later by a quarter of the limit or the notice,
+// whichever is longer, and a few looks.
+func TestRestartParksLittleLaterLaw(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		c := drawUsual(t)
+		looks, times := drawLooks(t, &c, "kernel", "GPU", "quiet")
+		never := follow(t, looks, times, c, nil)
+		from := never // the first look after which each sees the same quiet notebook
+		for from > 0 && looks[from-1].same(&looks[never]) && !looks[from-1].Busy {
+			from--
+		}
+		for i := range looks[never:] {
+			looks[never+i] = looks[never]
+		}
+		restart := rapid.IntRange(from, never).Draw(t, "restart")
+		got := follow(t, looks, times, c, map[int]bool{restart: true})
+		if most := max(c.Limit/noteFrom, c.Notice) + 6*c.Step; got < never || times[got].Sub(times[never]) > most {
+			t.Fatalf("a restart at %v parks at %v, without at %v, and at most %v later is right", times[restart], times[got], times[never], most)
+		}
+	})
+}
+
+// A caller that restarts again and again still parks a notebook in which nothing works, if each life is longer than the notice.
+func TestRestartsEndLaw(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		c := drawUsual(t)
+		every := c.Step / 2
+		o, now, m := quiet("p", nine.Add(-100*time.Hour)), nine, Memory{}
+		life := c.Notice + 4*c.Step + time.Duration(rapid.Int64Range(0, int64(c.Limit)).Draw(t, "life"))
+		for born, p := now, (Plan{}); !p.Park; now = now.Add(every) {
+			if now.Sub(born) > life {
+				born, m = now, Memory{}
+			}
+			p, m = decide(t, m, o, now, c)
+			o.Note = p.Note
+			if lives := 2 + c.Limit/(life-3*c.Step); now.Sub(nine) > c.Limit+c.Notice+lives*(3*c.Step+every) {
+				t.Fatalf("not parked after %v in lives of %v", now.Sub(nine), life)
+			}
+		}
+	})
+}
+
+// Whatever a note says, a caller that restarts gives the whole notice, and makes no more idle time of it than the notebook's own times allow.
+func TestNoteIsBoundedLaw(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		c := drawConfig(t)
+		o := drawObservation(t, nine)
+		p, m := decide(t, Memory{}, o, nine, c)
+		if p.Park || p.State == Warned && p.ParksIn < c.Notice {
+			t.Fatalf("%+v of the first look at %+v", p, o)
+		}
+		if own := max(0, nine.Sub(o.Activity)); o.Phase == PhaseServing && m.idle > own {
+			t.Fatalf("%v of idle time, by the notebook's own times it is %v", m.idle, own)
 		}
 	})
 }

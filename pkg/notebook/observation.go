@@ -28,6 +28,8 @@ type Observation struct {
 	// Busy says that something works now, and Activity when something worked last, by the clock of the notebook. Both are of PhaseServing.
 	Busy     bool
 	Activity time.Time
+	// Note is what the pod's note is now.
+	Note Note
 }
 
 // KernelBusy is the state of a kernel that runs a cell. A kernel that no client has joined stays "starting", which is no work.

@@ -29,9 +29,6 @@ const (
 // fieldManager is the controller's name towards the API server.
 const fieldManager = "tandem-controller"
 
-// shownFrom is the part of the idle time from which on a pod shows since when it is idle. A smaller part writes pods whenever somebody thinks.
-const shownFrom = 4
-
 // tellLost tells once that a notebook has not answered for several looks.
 func (c *Controller) tellLost(v *visit) {
 	m := v.memory
@@ -92,23 +89,34 @@ func (c *Controller) park(ctx context.Context, v *visit) error {
 	return nil
 }
 
-// show writes on the pod since when it is idle and when it is parked, and removes what no longer holds.
-func (c *Controller) show(ctx context.Context, v *visit) error {
-	if v.pod == nil || v.lost != nil {
-		return nil //nolint:nilerr // tellLost has told the loss
+// shown is what a pod shows of its note. A time that is malformed is none.
+func shown(p *v1.Pod) notebook.Note {
+	read := func(key string) time.Time {
+		at, err := time.Parse(time.RFC3339, p.Annotations[key])
+		if err != nil {
+			return time.Time{}
+		}
+		return at
 	}
-	since, ends := "", ""
-	if now := c.now(); v.plan.State == notebook.Warned || v.plan.State == notebook.Idle && v.plan.IdleFor >= v.declared.Idle/shownFrom {
-		since = c.kept(v, v1alpha1.AnnotationNotebookIdleSince, now.Add(-v.plan.IdleFor))
-		ends = c.kept(v, v1alpha1.AnnotationNotebookParksAt, now.Add(v.plan.ParksIn))
+	return notebook.Note{IdleSince: read(v1alpha1.AnnotationNotebookIdleSince), ParksAt: read(v1alpha1.AnnotationNotebookParksAt)}
+}
+
+// show has the pod show its note: since when it is idle and when it is parked.
+func (c *Controller) show(ctx context.Context, v *visit) error {
+	if v.pod == nil {
+		return nil
 	}
 	changes := map[string]any{}
-	for key, want := range map[string]string{v1alpha1.AnnotationNotebookIdleSince: since, v1alpha1.AnnotationNotebookParksAt: ends} {
-		switch now, there := v.pod.Annotations[key]; {
-		case want == "" && there:
+	note := shown(v.pod)
+	for key, at := range map[string]struct{ now, want time.Time }{
+		v1alpha1.AnnotationNotebookIdleSince: {note.IdleSince, v.plan.Note.IdleSince},
+		v1alpha1.AnnotationNotebookParksAt:   {note.ParksAt, v.plan.Note.ParksAt},
+	} {
+		switch _, there := v.pod.Annotations[key]; {
+		case at.want.IsZero() && there:
 			changes[key] = nil
-		case now != want:
-			changes[key] = want
+		case !at.want.Equal(at.now):
+			changes[key] = at.want.UTC().Format(time.RFC3339)
 		}
 	}
 	if len(changes) == 0 {
@@ -123,13 +131,4 @@ func (c *Controller) show(ctx context.Context, v *visit) error {
 		return fmt.Errorf("annotate pod %s: %w", v.pod.Name, err)
 	}
 	return nil
-}
-
-// kept returns a time as a pod shows it. What it shows already is kept where it is right within two looks.
-func (c *Controller) kept(v *visit, key string, want time.Time) string {
-	shown := v.pod.Annotations[key]
-	if at, err := time.Parse(time.RFC3339, shown); err == nil && at.Sub(want).Abs() <= 2*c.options.Every {
-		return shown
-	}
-	return want.UTC().Format(time.RFC3339)
 }

@@ -5,5 +5,5 @@
 // annotations of the pod, and scales the workload to zero by a patch that tests the old size.
 //
 // The package wakes nothing: the activator does. It keeps nothing but how long each notebook has been idle; a new process takes that from
-// the servers, and gives each owner the whole notice again.
+// the annotations of the pod, or from the server where that says less, and gives each owner the whole notice again.
 package notebooks

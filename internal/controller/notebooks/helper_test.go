@@ -14,6 +14,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/informers"
 	kubefake "k8s.io/client-go/kubernetes/fake"
 	k8stesting "k8s.io/client-go/testing"
@@ -104,11 +105,9 @@ type world struct {
 func newWorld(t *testing.T, more ...client.Object) *world {
 	w := &world{T: t, at: noon, jupyter: startJupyter(t), kube: kubefake.NewClientset(), said: events.NewFakeRecorder(1000)}
 	w.factory = informers.NewSharedInformerFactory(w.kube, 0)
-	scheme := runtime.NewScheme()
-	must(t, v1alpha1.AddToScheme(scheme))
 	var err error
 	w.Controller, err = New(Options{
-		Informers: w.factory, Kube: w.kube, GPUNodes: fake.NewClientBuilder().WithScheme(scheme).WithObjects(more...).Build(), Recorder: w.said,
+		Informers: w.factory, Kube: w.kube, GPUNodes: gpuNodes(t, more...), Recorder: w.said,
 		Every: time.Minute, Notice: 10 * time.Minute, Now: func() time.Time { return w.at },
 	})
 	must(t, err)
@@ -117,6 +116,13 @@ func newWorld(t *testing.T, more ...client.Object) *world {
 	must(t, w.kube.Tracker().Add(notebookPod()))
 	w.jupyter.kernels("idle", noon.Add(-time.Minute))
 	return w
+}
+
+// gpuNodes reads these GPUNodes.
+func gpuNodes(t *testing.T, list ...client.Object) client.Reader {
+	scheme := runtime.NewScheme()
+	must(t, v1alpha1.AddToScheme(scheme))
+	return fake.NewClientBuilder().WithScheme(scheme).WithObjects(list...).Build()
 }
 
 // scale notes a patch and does what it says, to the StatefulSet that the informer has.
@@ -193,6 +199,21 @@ func (w *world) change(do func(*v1.Pod)) {
 	_, err := w.kube.CoreV1().Pods("ns").Update(w.Context(), p, metav1.UpdateOptions{})
 	must(w.T, err)
 }
+
+// idleFor has nothing work in the notebook for a time at noon, and the pod say so, with the four minutes that a controller takes off.
+func (w *world) idleFor(d time.Duration) {
+	w.Helper()
+	w.jupyter.kernels("idle", noon.Add(-d))
+	w.change(func(p *v1.Pod) {
+		p.Annotations = map[string]string{
+			v1alpha1.AnnotationNotebookIdleSince: noon.Add(-d - 4*time.Minute).Format(time.RFC3339),
+			v1alpha1.AnnotationNotebookParksAt:   noon.Add(10 * time.Minute).Format(time.RFC3339),
+		}
+	})
+}
+
+// restart has another process take over, which knows nothing.
+func (w *world) restart() { w.memory = map[types.UID]*memory{} }
 
 // pass makes a pass after a time and returns the events.
 func (w *world) pass(after time.Duration) (told []string) {

@@ -46,7 +46,7 @@ func TestMetricsAreThoseOfTheTable(t *testing.T) {
 
 func TestWarningsAreCounted(t *testing.T) {
 	w := newWorld(t)
-	w.jupyter.kernels("idle", noon.Add(-time.Hour))
+	w.idleFor(time.Hour)
 	w.passes(5)
 	if n := value(t, w.metrics.warnings); n != 1 {
 		t.Errorf("%v warnings", n)

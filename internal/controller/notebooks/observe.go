@@ -50,10 +50,12 @@ func (c *Controller) observe(ctx context.Context, v *visit) error {
 		v.lose(lookNotReady, err.Error())
 	case v.pod == nil:
 	case v.pod.Status.Phase == v1.PodPending:
-		v.seen.Pod = string(v.pod.UID)
+		v.seen.Pod, v.seen.Note = string(v.pod.UID), shown(v.pod)
 	default:
 		v.seen.Pod = string(v.pod.UID)
-		return c.observePod(ctx, v)
+		err = c.observePod(ctx, v)
+		v.seen.Note = shown(v.pod)
+		return err
 	}
 	return nil
 }

@@ -15,7 +15,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/types"
 	k8stesting "k8s.io/client-go/testing"
 
 	"github.com/tandem-gpu/tandem/pkg/api/v1alpha1"
@@ -48,7 +47,7 @@ func (w *world) wantEvents(got []string, texts ...string) {
 // A notebook that is idle since 11:10 with a limit of 60 minutes is warned at 12:00, as its notice of 10 minutes says, and parked at 12:10.
 func TestParks(t *testing.T) {
 	w := newWorld(t)
-	w.jupyter.kernels("idle", noon.Add(-50*time.Minute))
+	w.idleFor(50 * time.Minute)
 	w.wantEvents(w.pass(0), "Warning NotebookIdle no kernel, terminal or GPU has worked for 50m0s. At 2026-01-31T12:10:00Z the pod ends, and what its kernels have in memory is lost")
 	w.want("Warned")
 	shown := map[string]string{v1alpha1.AnnotationNotebookIdleSince: "2026-01-31T11:10:00Z", v1alpha1.AnnotationNotebookParksAt: "2026-01-31T12:10:00Z"}
@@ -68,7 +67,7 @@ func TestParks(t *testing.T) {
 func TestCulls(t *testing.T) {
 	w := newWorld(t)
 	w.annotate(v1alpha1.AnnotationNotebook, v1alpha1.NotebookCull)
-	w.jupyter.kernels("idle", noon.Add(-24*time.Hour))
+	w.idleFor(24 * time.Hour)
 	w.pass(0)
 	w.wantEvents(w.passes(10), "Normal NotebookCulled scaled to zero after 1h0m0s without work. It stays there")
 	w.want("Parked", parkPatch)
@@ -77,7 +76,7 @@ func TestCulls(t *testing.T) {
 // A cell that begins while the notebook is warned keeps it, and what the pod showed goes.
 func TestWorkKeeps(t *testing.T) {
 	w := newWorld(t)
-	w.jupyter.kernels("idle", noon.Add(-50*time.Minute))
+	w.idleFor(50 * time.Minute)
 	w.pass(0)
 	w.jupyter.kernels("busy", noon.Add(-50*time.Minute)) // silent: its output moves last_activity, not its run
 	w.wantEvents(w.passes(200))
@@ -90,8 +89,9 @@ func TestWorkKeeps(t *testing.T) {
 // What the pod shows is written once while it is right, and only after a quarter of the idle time.
 func TestShownOnce(t *testing.T) {
 	w := newWorld(t)
-	w.jupyter.kernels("idle", noon)
+	w.jupyter.kernels("busy", noon)
 	w.pass(0)
+	w.jupyter.kernels("idle", noon)
 	w.passes(14)
 	if got := w.pod().Annotations; len(got) != 0 {
 		t.Errorf("after 14 minutes of 60 the pod shows %v", got)
@@ -129,7 +129,7 @@ func TestGPU(t *testing.T) {
 				node.Name = "n2"
 			}
 			w := newWorld(t, node)
-			w.jupyter.kernels("idle", noon.Add(-time.Hour))
+			w.idleFor(time.Hour)
 			w.pass(0)
 			w.want(test.want)
 		})
@@ -171,7 +171,7 @@ func TestUnreachable(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t)
-			w.jupyter.kernels("idle", noon.Add(-time.Hour))
+			w.idleFor(time.Hour)
 			w.pass(0)
 			test.spoil(w)
 			w.wantEvents(w.passes(2)) // a server that is busy for a while is no problem
@@ -204,13 +204,13 @@ func TestToken(t *testing.T) {
 	}
 	for _, key := range []string{"jupyter", "jupyter/absent"} {
 		w.annotate(v1alpha1.AnnotationNotebookToken, key)
-		w.memory = map[types.UID]*memory{}
+		w.restart()
 		w.wantEvents(w.passes(3), "is no token: legal are")
 	}
 	w.kube.PrependReactor("get", "secrets", func(k8stesting.Action) (bool, runtime.Object, error) {
 		return true, nil, apierrors.NewForbidden(schema.GroupResource{Resource: "secrets"}, "jupyter", errors.New("no"))
 	})
-	w.memory = map[types.UID]*memory{}
+	w.restart()
 	w.wantEvents(w.passes(3), "the controller may not get Secret jupyter")
 	if len(w.jupyter.tokens) != 2 {
 		t.Errorf("the server was asked without a token: %v", w.jupyter.tokens)
@@ -220,6 +220,7 @@ func TestToken(t *testing.T) {
 // Without kernels and terminals the time since the pod became ready counts, and a terminal counts as a kernel does.
 func TestWithoutKernels(t *testing.T) {
 	w := newWorld(t)
+	w.idleFor(70 * time.Minute)
 	w.jupyter.says("/base/api/kernels", "[]")
 	w.pass(0) // the pod is ready since 11:00
 	w.want("Warned")
@@ -241,7 +242,7 @@ func TestWaking(t *testing.T) {
 // A workload that cannot be parked is left alone. An event says once why, and again where there is another reason.
 func TestInvalid(t *testing.T) {
 	w := newWorld(t)
-	w.jupyter.kernels("idle", noon.Add(-time.Hour))
+	w.idleFor(time.Hour)
 	w.annotate(v1alpha1.AnnotationNotebookIdle, "1s")
 	w.wantEvents(w.passes(100), "Warning NotebookInvalid metadata.annotations[tandem-gpu.io/notebook-idle]: \"1s\" is not legal, legal is a duration from 1m to 168h")
 	w.want("Invalid")
@@ -257,8 +258,8 @@ func TestInvalid(t *testing.T) {
 	w.wantEvents(w.passes(100), "HorizontalPodAutoscaler h scales StatefulSet ns/nb")
 	w.want("Invalid")
 	must(t, store.Delete(h))
-	w.wantEvents(w.pass(time.Minute), "NotebookIdle")
-	w.want("Warned")
+	w.wantEvents(w.pass(time.Minute))
+	w.want("Idle") // what the pod shows is hours old
 }
 
 // Whose owner withdraws, and what is being deleted, is looked at no longer.
@@ -268,7 +269,7 @@ func TestWithdrawn(t *testing.T) {
 		"deleted":   func(m *metav1.ObjectMeta) { m.DeletionTimestamp = &metav1.Time{Time: noon} },
 	} {
 		w := newWorld(t)
-		w.jupyter.kernels("idle", noon.Add(-time.Hour))
+		w.idleFor(time.Hour)
 		w.pass(0)
 		s := w.set()
 		change(&s.ObjectMeta)
@@ -283,7 +284,7 @@ func TestWithdrawn(t *testing.T) {
 // A size that changed in between is no failure; a patch that fails is tried again.
 func TestScaleFails(t *testing.T) {
 	w := newWorld(t)
-	w.jupyter.kernels("idle", noon.Add(-time.Hour))
+	w.idleFor(time.Hour)
 	w.pass(0)
 	w.scaleErr = apierrors.NewInvalid(schema.GroupKind{Kind: "Scale"}, "nb", nil)
 	w.wantEvents(w.passes(10))
@@ -305,10 +306,10 @@ func TestScaleFails(t *testing.T) {
 // A notebook that was invalid for a while is warned anew: its owner may have meant another idle time.
 func TestInvalidForAWhile(t *testing.T) {
 	w := newWorld(t)
-	w.jupyter.kernels("idle", noon.Add(-time.Hour))
+	w.idleFor(time.Hour)
 	w.wantEvents(w.pass(0), "NotebookIdle")
 	w.annotate(v1alpha1.AnnotationNotebookIdle, "1s")
-	w.wantEvents(w.passes(20), "NotebookInvalid")
+	w.wantEvents(w.passes(5), "NotebookInvalid")
 	w.annotate(v1alpha1.AnnotationNotebookIdle, "60m")
 	w.wantEvents(w.pass(time.Minute), "NotebookIdle")
 	w.want("Warned")
@@ -317,7 +318,7 @@ func TestInvalidForAWhile(t *testing.T) {
 // An API server that does not answer keeps a notebook, as a server does.
 func TestAPIFails(t *testing.T) {
 	w := newWorld(t)
-	w.jupyter.kernels("idle", noon.Add(-time.Hour))
+	w.idleFor(time.Hour)
 	w.pass(0)
 	w.kube.PrependReactor("list", "pods", func(k8stesting.Action) (bool, runtime.Object, error) { return true, nil, errors.New("gone") })
 	for range 100 {
@@ -337,4 +338,76 @@ func TestShortNotice(t *testing.T) {
 	w.pass(0)
 	w.wantEvents(w.passes(2), "NotebookIdle no kernel, terminal or GPU has worked for 2m0s. At 2026-01-31T12:04:00Z")
 	w.wantEvents(w.passes(2), "NotebookParked")
+}
+
+// gpuNode is the node of the pod, with the pod's own use of its GPU.
+func gpuNode(use int32) *v1alpha1.GPUNode {
+	n := &v1alpha1.GPUNode{ObjectMeta: metav1.ObjectMeta{Name: "n1"}}
+	n.Status.Devices = []v1alpha1.GPUDevice{{Tenants: []v1alpha1.GPUTenant{{UID: "pod", Measured: true, SMUtilizationPercent: new(use)}}}}
+	return n
+}
+
+// A program that a kernel started has used the GPU until a minute ago, and the kernel is idle for five hours. A controller that starts then gives
+// the notebook its whole idle time from now on.
+func TestRestartForgetsNoGPU(t *testing.T) {
+	w := newWorld(t, gpuNode(50))
+	w.jupyter.kernels("idle", noon.Add(-5*time.Hour))
+	w.pass(0)
+	w.want("Active")
+	w.options.GPUNodes = gpuNodes(t, gpuNode(0))
+	w.wantEvents(w.passes(1))
+	w.restart()
+	w.wantEvents(w.passes(50))
+	w.want("Idle")
+	w.wantEvents(w.passes(1), "no kernel, terminal or GPU has worked for 50m0s. At 2026-01-31T13:02:00Z the pod ends")
+	w.wantEvents(w.passes(10), "scaled to zero after 1h0m0s without work")
+	w.want("Parked", parkPatch)
+}
+
+// Controllers that end every 12 minutes park a notebook still: each continues from what the pod shows, less four minutes that it may not be sure
+// of, and the last one lives longer than the notice.
+func TestRestartsPark(t *testing.T) {
+	w := newWorld(t)
+	w.jupyter.kernels("idle", noon.Add(-5*time.Hour))
+	for range 20 {
+		w.restart()
+		w.passes(12)
+		if len(w.scales) > 0 {
+			break
+		}
+	}
+	w.want("Parked", parkPatch)
+	if took := w.at.Sub(noon); took < time.Hour || took > 2*time.Hour {
+		t.Errorf("parked after %v", took)
+	}
+}
+
+// What a pod shows is worth nothing where its end is long over or it is no time. It goes while the server does not answer.
+func TestShownIsNoLonger(t *testing.T) {
+	for name, test := range map[string]struct{ since, ends string }{
+		"last year":  {"2025-01-31T11:00:00Z", "2025-01-31T12:00:00Z"},
+		"no time":    {"yesterday", "2026-01-31T12:10:00Z"},
+		"no end":     {"2026-01-31T11:00:00Z", "soon"},
+		"tomorrow":   {"2026-02-01T11:00:00Z", "2026-02-01T12:00:00Z"},
+		"both empty": {"", ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t)
+			w.idleFor(time.Hour)
+			w.change(func(p *v1.Pod) {
+				p.Annotations = map[string]string{v1alpha1.AnnotationNotebookIdleSince: test.since, v1alpha1.AnnotationNotebookParksAt: test.ends}
+			})
+			w.pass(0)
+			w.want("Idle")
+			shown := map[string]string{v1alpha1.AnnotationNotebookIdleSince: "2026-01-31T12:00:00Z", v1alpha1.AnnotationNotebookParksAt: "2026-01-31T13:00:00Z"}
+			if diff := cmp.Diff(shown, w.pod().Annotations); diff != "" {
+				t.Error(diff)
+			}
+			w.jupyter.fails("/base/api/kernels", 500)
+			w.passes(3)
+			if got := w.pod().Annotations; len(got) != 0 {
+				t.Errorf("the pod shows %v of a server that does not answer", got)
+			}
+		})
+	}
 }
