@@ -112,7 +112,7 @@ type timing struct {
 	rescan, announce, reopen, driver        time.Duration
 	sweep, grace, sharingWait               time.Duration
 	telemetry, reports                      time.Duration
-	patience, silence, again, watch         time.Duration
+	patience, silence, again, watch, hint   time.Duration
 }
 
 func timingOf(c config.Config) timing {
@@ -122,7 +122,7 @@ func timingOf(c config.Config) timing {
 		rescan: health.RescanEvery, announce: c.Telemetry.PublishEvery(), reopen: minReopen, driver: health.DriverTimeout,
 		sweep: binding.SweepEvery, grace: binding.SweepGrace, sharingWait: binding.SharingWait,
 		telemetry: c.Telemetry.SampleEvery(), reports: c.Telemetry.SampleEvery(),
-		patience: kubeletconn.Patience, silence: podsource.KubeletSilence, again: podsource.LookAgain, watch: watchGrace,
+		patience: kubeletconn.Patience, silence: podsource.KubeletSilence, again: podsource.LookAgain, watch: watchGrace, hint: hintTimeout,
 	}
 }
 
@@ -309,7 +309,7 @@ func (a *Agent) assemble(specs *cdi.Store, r *allocation.Records) error {
 	a.plugin = &plugin{
 		inventory: a.inventory, binder: a.binder, pods: reader, records: r, metrics: a.metrics,
 		checkpoint: filepath.Join(a.options.DevicePluginDir, allocation.KubeletCheckpoint),
-		stopping:   a.stopping, moved: make(chan struct{}),
+		stopping:   a.stopping, moved: make(chan struct{}), hintTimeout: a.timing.hint,
 	}
 	return nil
 }

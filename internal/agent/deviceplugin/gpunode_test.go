@@ -114,6 +114,7 @@ func TestGPUNodeStaysDeletedAtTheEnd(t *testing.T) {
 	b.api()
 	b.run()
 	b.awaitReady(metav1.ConditionTrue, v1alpha1.ReadyServing)
+	b.awaitCondition(v1alpha1.ConditionMonitored, v1alpha1.MonitoredAll) // else the first canaries may change the GPUNode after the deletion
 	if err := b.gpu.Delete(t.Context(), fixture.Node, metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}

@@ -26,7 +26,6 @@ import (
 	"github.com/tandem-gpu/tandem/internal/agent/fixture"
 	"github.com/tandem-gpu/tandem/internal/agent/health"
 	"github.com/tandem-gpu/tandem/internal/agent/inventory"
-	"github.com/tandem-gpu/tandem/internal/agent/kubeletconn"
 )
 
 // bench is one node: a scripted kubelet, a driver with two A100s, and agents.
@@ -74,8 +73,8 @@ func newBenchWith(t *testing.T, k *kubelet) *bench {
 		timing: timing{
 			health: 10 * time.Millisecond, canary: 50 * time.Millisecond, probe: time.Second, hold: 20 * time.Millisecond, drainAfter: 50 * time.Millisecond,
 			rescan: 50 * time.Millisecond, announce: time.Millisecond, reopen: 10 * time.Millisecond, driver: 10 * time.Second,
-			sweep: 10 * time.Millisecond, grace: 50 * time.Millisecond, sharingWait: 5 * time.Second, telemetry: 10 * time.Millisecond,
-			reports: 100 * time.Millisecond, patience: kubeletconn.Patience, silence: 10 * time.Millisecond, again: 10 * time.Millisecond, watch: fixture.TooLong,
+			sweep: 10 * time.Millisecond, grace: 50 * time.Millisecond, sharingWait: fixture.TooLong, telemetry: 10 * time.Millisecond,
+			reports: 100 * time.Millisecond, patience: fixture.TooLong, silence: 10 * time.Millisecond, again: 10 * time.Millisecond, watch: fixture.TooLong, hint: fixture.TooLong,
 		},
 	}
 	if err := os.MkdirAll(filepath.Join(dir, "dev"), 0o755); err != nil {

@@ -245,7 +245,7 @@ func TestDriverThatHangsHoldsUpOneDevice(t *testing.T) {
 func TestSilentDriverMakesUnhealthy(t *testing.T) {
 	b := newBench(t)
 	b.api()
-	b.timing.driver = 20 * time.Millisecond
+	b.timing.driver = 2 * time.Second // a busy machine needs a part of it
 	b.run()
 	hang := make(chan struct{})
 	b.driver.mu.Lock()
@@ -314,11 +314,13 @@ func TestFullDeviceIsNotProbed(t *testing.T) {
 }
 
 func TestStartWaitsForAContext(t *testing.T) {
+	t.Parallel() // it waits
 	b := newBench(t)
 	b.timing.sharingWait = shortWait
 	b.driver.gpus[0].Contexts = 3
 	b.mps.clients[fixture.G1] = []int{11, 12, 13}
 	b.run()
+	b.awaitMPS()
 	pod, other := fixture.Placed(t, "train", fixture.App(fixture.G1, 3)), fixture.Placed(t, "other", fixture.App(fixture.G0, 3))
 	b.kubelet.admit(pod)
 	b.kubelet.admit(other)
@@ -329,13 +331,9 @@ func TestStartWaitsForAContext(t *testing.T) {
 		}
 	}
 	b.awaitMetric(`tandem_agent_prestart_failures_total{reason="ContextsExhausted"}`, "1")
-	if err := b.kubelet.begin(other, "main"); err != nil {
-		t.Errorf("the other device: %v", err)
-	}
+	b.begins("the other device", other)
 	b.mps.change(func() { b.mps.clients[fixture.G1] = []int{11, 12} })
-	if err := b.kubelet.begin(pod, "main"); err != nil {
-		t.Errorf("after a client has ended: %v", err)
-	}
+	b.begins("after a client has ended", pod)
 }
 
 // On a device that a container has by itself a canary would start a server, which takes of its memory.

@@ -5,7 +5,6 @@ import (
 	"maps"
 	"os"
 	"slices"
-	"time"
 
 	"google.golang.org/protobuf/proto"
 	v1 "k8s.io/api/core/v1"
@@ -13,6 +12,7 @@ import (
 	"k8s.io/kubernetes/pkg/kubelet/cm/devicemanager/checkpoint"
 
 	"github.com/tandem-gpu/tandem/internal/agent/cdi"
+	"github.com/tandem-gpu/tandem/internal/agent/fixture"
 	"github.com/tandem-gpu/tandem/pkg/api/v1alpha1"
 )
 
@@ -122,7 +122,7 @@ func (k *kubelet) free() []string {
 	return free
 }
 
-// begin calls PreStartContainer as the kubelet does before it creates a container.
+// begin calls PreStartContainer as the kubelet does before it creates a container, but waits for longer than its 30 s.
 func (k *kubelet) begin(pod *v1.Pod, container string) error {
 	k.t.Helper()
 	k.mu.Lock()
@@ -131,7 +131,7 @@ func (k *kubelet) begin(pod *v1.Pod, container string) error {
 	if e == nil {
 		k.t.Fatalf("pod %s, container %s holds no slots", pod.Name, container)
 	}
-	ctx, cancel := context.WithTimeout(k.t.Context(), pluginapi.KubeletPreStartContainerRPCTimeoutInSecs*time.Second)
+	ctx, cancel := context.WithTimeout(k.t.Context(), fixture.TooLong)
 	defer cancel()
 	_, err := k.client().PreStartContainer(ctx, &pluginapi.PreStartContainerRequest{DevicesIds: idsOf(e.DeviceIDs)})
 	return err

@@ -32,6 +32,8 @@ type plugin struct {
 	checkpoint string
 	records    *allocation.Records
 	metrics    *metrics.Agent
+	// hintTimeout bounds what a hint may cost.
+	hintTimeout time.Duration
 	// stopping closes when the agent ends: the kubelet's watches end with it.
 	stopping <-chan struct{}
 

@@ -115,7 +115,7 @@ func awaiting(pods []*v1.Pod, held []allocation.Holding, slots int) *vgpu.Contai
 // hint returns the share that a request for slots is probably for, nil where the kubelet does not list its pods in
 // time.
 func (p *plugin) hint(ctx context.Context, slots int) *vgpu.ContainerAssignment {
-	ctx, cancel := context.WithTimeout(ctx, hintTimeout)
+	ctx, cancel := context.WithTimeout(ctx, p.hintTimeout)
 	defer cancel()
 	pods, err := p.pods.Glance(ctx)
 	if err != nil {
