@@ -227,7 +227,7 @@ func (n *Node) noDrift(ctx context.Context) error {
 }
 
 // connectTimeout is how long a new client may take. A wedged server takes for ever.
-const connectTimeout = 3 * time.Second
+const connectTimeout = 30 * time.Second
 
 // answering: each device takes a new client.
 func (n *Node) answering(ctx context.Context) error {
