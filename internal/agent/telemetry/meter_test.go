@@ -4,6 +4,7 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -118,35 +119,37 @@ func TestUseIsPublishedWhenItMoved(t *testing.T) {
 
 // A driver that hangs for one device leaves the others measured, and is not asked again meanwhile.
 func TestHangingDriverHoldsUpOneDevice(t *testing.T) {
-	drv := &stuck{sampleDriver: &sampleDriver{}, free: make(chan struct{})}
-	defer close(drv.free)
-	opened, err := allocation.Open(t.TempDir())
-	if err != nil {
-		t.Fatal(err)
-	}
-	registry := prometheus.NewRegistry()
-	counts, err := metrics.NewAgent(registry)
-	if err != nil {
-		t.Fatal(err)
-	}
-	drv.measure(fixture.G1, nvml.Sample{SM: 0.5})
-	m := NewMeter(MeterOptions{
-		Inventory: tenSlots(fixture.GPU(fixture.G0, 0, 0), fixture.GPU(fixture.G1, 1, 1)), Driver: drv, Records: opened, Pods: &shownPods{},
-		Attribution: resident.NewAttribution(t.TempDir()), Metrics: counts, Publish: time.Minute, Reports: silence, Answer: 10 * time.Millisecond,
+	synctest.Test(t, func(t *testing.T) {
+		drv := &stuck{sampleDriver: &sampleDriver{}, free: make(chan struct{})}
+		defer close(drv.free)
+		opened, err := allocation.Open(t.TempDir())
+		if err != nil {
+			t.Fatal(err)
+		}
+		registry := prometheus.NewRegistry()
+		counts, err := metrics.NewAgent(registry)
+		if err != nil {
+			t.Fatal(err)
+		}
+		drv.measure(fixture.G1, nvml.Sample{SM: 0.5})
+		m := NewMeter(MeterOptions{
+			Inventory: tenSlots(fixture.GPU(fixture.G0, 0, 0), fixture.GPU(fixture.G1, 1, 1)), Driver: drv, Records: opened, Pods: &shownPods{},
+			Attribution: resident.NewAttribution(t.TempDir()), Metrics: counts, Publish: time.Minute, Reports: silence, Answer: 10 * time.Second,
+		})
+		for range 3 {
+			m.measure(t.Context(), time.Now())
+		}
+		s := m.Snapshot()
+		if s.Devices[0].Sample != nil || s.Devices[1].Sample == nil || s.Devices[1].Sample.SM != 0.5 {
+			t.Errorf("samples %+v", s.Devices)
+		}
+		if n := drv.asked.Load(); n != 1 {
+			t.Errorf("the driver that hangs was asked %d times, want once", n)
+		}
+		if n, err := testutil.GatherAndCount(registry, "tandem_agent_sample_errors_total"); err != nil || n != 1 {
+			t.Errorf("errors are counted for %d devices (%v), want for the one that hangs", n, err)
+		}
 	})
-	for range 3 {
-		m.measure(t.Context(), time.Now())
-	}
-	s := m.Snapshot()
-	if s.Devices[0].Sample != nil || s.Devices[1].Sample == nil || s.Devices[1].Sample.SM != 0.5 {
-		t.Errorf("samples %+v", s.Devices)
-	}
-	if n := drv.asked.Load(); n != 1 {
-		t.Errorf("the driver that hangs was asked %d times, want once", n)
-	}
-	if n, err := testutil.GatherAndCount(registry, "tandem_agent_sample_errors_total"); err != nil || n != 1 {
-		t.Errorf("errors are counted for %d devices (%v), want for the one that hangs", n, err)
-	}
 }
 
 // stuck is a driver that does not answer for g0 until free is closed.
