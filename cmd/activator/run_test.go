@@ -3,10 +3,12 @@ package main
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"os"
 	"strings"
 	"syscall"
 	"testing"
@@ -42,7 +44,7 @@ func TestServeEnds(t *testing.T) {
 		<-finish
 		_, _ = io.WriteString(w, "answer")
 	})
-	address := free(t)
+	address := ownAddress()
 	ctx, end := context.WithCancel(t.Context())
 	ended, answered := make(chan error, 1), make(chan error, 1)
 	var answer string
@@ -52,7 +54,13 @@ func TestServeEnds(t *testing.T) {
 		answer, err = get(t.Context(), address)
 		answered <- err
 	}()
-	<-begun
+	select {
+	case <-begun:
+	case err := <-ended:
+		t.Fatalf("serve ended before it was told to: %v", err)
+	case err := <-answered:
+		t.Fatalf("the request got %q, %v before it began", answer, err)
+	}
 	end()
 	select {
 	case err := <-ended:
@@ -68,15 +76,10 @@ func TestServeEnds(t *testing.T) {
 	}
 }
 
-// free returns a local address whose port no program uses.
-func free(t *testing.T) string {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close()
-	return l.Addr().String()
+// ownAddress is a port of a loopback address of this process alone, so that no other program has taken it.
+func ownAddress() string {
+	pid := os.Getpid()
+	return fmt.Sprintf("127.%d.%d.%d:9410", 1+pid>>16, pid>>8&0xff, pid&0xff) // a PID has 22 bits
 }
 
 // get waits until a server listens at an address, and returns what it answers.
