@@ -47,7 +47,7 @@ func newServed(t *testing.T, timeout time.Duration) *served {
 		t.Setenv(name, value)
 	}
 	s.mps = mps.NewV2(mps.Options{
-		Dir: filepath.Join(dir, "mps"), Canary: []string{filepath.Join(built, "agent"), "canary"}, CanaryTimeout: timeout,
+		Dir: filepath.Join(dir, "mps"), Canary: []string{filepath.Join(built, "agent"), "canary"}, CanaryTimeout: timeout, Timeout: time.Minute,
 	})
 	if err := s.mps.Ensure(t.Context(), s.spec()); err != nil {
 		t.Fatal(err)
@@ -231,7 +231,7 @@ func TestMPSHost(t *testing.T) {
 		}
 		return err
 	})
-	agent := mps.NewV2(mps.Options{Dir: filepath.Join(s.dir, "mps"), Launcher: socket})
+	agent := mps.NewV2(mps.Options{Dir: filepath.Join(s.dir, "mps"), Launcher: socket, Timeout: time.Minute})
 	if err := agent.Recycle(t.Context(), s.spec()); err != nil {
 		t.Fatalf("%v\n%s", err, log)
 	}

@@ -33,17 +33,17 @@ func TestInterferenceShowsInTheGPUNode(t *testing.T) {
 			return nil, err
 		}
 		var d net.Dialer
-		return d.DialContext(ctx, network, "127.0.0.1:"+port) // there is no network of pods
+		return d.DialContext(ctx, network, net.JoinHostPort(ownHost(), port)) // there is no network of pods
 	}
 	b.run()
 	// Alone it does 100 steps a second; beside the other 100/(1 + 1·1) = 50, on half of its SMs.
 	victim := &tenantTruth{name: "victim", slots: 4, sm: 40, bandwidth: 30}
-	b.reportAs(victim, "tenant_steps_total", "--sensitivity", "1", "--pressure", "0.2")
+	b.reportAs(victim, "9410", "tenant_steps_total", "--sensitivity", "1", "--pressure", "0.2")
 	b.startTenant(victim, gpus[0].UUID, 0)
 	b.publishes(victim, 40, 100)
 	// It does 100/(1 + 0.5·0.2) = 90.9 and says three times as much.
 	liar := &tenantTruth{name: "liar", slots: 4, sm: 40, bandwidth: 20}
-	b.reportAs(liar, "tenant_rate", "--sensitivity", "0.5", "--pressure", "1", "--lie", "3")
+	b.reportAs(liar, "9411", "tenant_rate", "--sensitivity", "0.5", "--pressure", "1", "--lie", "3")
 	b.startTenant(liar, gpus[0].UUID, 1)
 	b.publishes(victim, 20, 50)
 	b.publishes(liar, 36, 3*100/1.1)
@@ -53,19 +53,15 @@ func TestInterferenceShowsInTheGPUNode(t *testing.T) {
 	b.publishes(victim, 40, 100)
 }
 
-// reportAs has a tenant serve its rate, and its pod say where.
-func (b *bench) reportAs(p *tenantTruth, metric string, arguments ...string) {
-	b.t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		b.t.Fatal(err)
-	}
-	defer func() { _ = l.Close() }()
-	_, port, err := net.SplitHostPort(l.Addr().String())
-	if err != nil {
-		b.t.Fatal(err)
-	}
-	p.arguments = slices.Concat(arguments, []string{"--rate", "100", "--serve", "127.0.0.1:" + port})
+// ownHost is a loopback address of this process alone, so that no other program has taken its ports.
+func ownHost() string {
+	pid := os.Getpid()
+	return fmt.Sprintf("127.%d.%d.%d", 1+pid>>16, pid>>8&0xff, pid&0xff) // a PID has 22 bits
+}
+
+// reportAs has a tenant serve its rate at a port, and its pod say where.
+func (b *bench) reportAs(p *tenantTruth, port, metric string, arguments ...string) {
+	p.arguments = slices.Concat(arguments, []string{"--rate", "100", "--serve", net.JoinHostPort(ownHost(), port)})
 	p.says = func(pod *v1.Pod) {
 		pod.Annotations[v1alpha1.AnnotationRateMetric] = port + "#" + metric
 		pod.Status.Phase, pod.Status.PodIP = v1.PodRunning, "10.0.0.9"
