@@ -43,7 +43,7 @@ func (n *node) host() (socket string, pid int) {
 func TestHostStartsTheDaemonForTheAgent(t *testing.T) {
 	n := newNode(t)
 	socket, host := n.host()
-	n.mps = NewV2(Options{Dir: filepath.Join(n.dir, "mps"), MultiUser: true, Launcher: socket})
+	n.mps = NewV2(Options{Dir: filepath.Join(n.dir, "mps"), MultiUser: true, Launcher: socket, Timeout: time.Minute})
 	pid := n.ensure()
 	p, _ := findProcess(pid)
 	if !strings.Contains(strings.Join(p.words(), " "), "-multiuser-server") {
@@ -77,7 +77,7 @@ func TestHostSaysWhyItCannot(t *testing.T) {
 	n := newNode(t)
 	n.program("")
 	socket, _ := n.host()
-	n.mps = NewV2(Options{Dir: filepath.Join(n.dir, "mps"), Launcher: socket})
+	n.mps = NewV2(Options{Dir: filepath.Join(n.dir, "mps"), Launcher: socket, Timeout: time.Minute})
 	script := "#!/bin/sh\n[ \"$1\" = -d ] || exit 1\necho out of order; exit 3\n"
 	if err := os.WriteFile(filepath.Join(n.dir, controlName), []byte(script), 0o755); err != nil {
 		t.Fatal(err)
@@ -91,7 +91,7 @@ func TestHostSaysWhyItCannot(t *testing.T) {
 func TestHostEndsInOrder(t *testing.T) {
 	n := newNode(t)
 	socket, host := n.host()
-	n.mps = NewV2(Options{Dir: filepath.Join(n.dir, "mps"), Launcher: socket})
+	n.mps = NewV2(Options{Dir: filepath.Join(n.dir, "mps"), Launcher: socket, Timeout: time.Minute})
 	pid, server := n.ensure(), n.server()
 	if err := syscall.Kill(host, syscall.SIGTERM); err != nil {
 		t.Fatal(err)

@@ -36,7 +36,7 @@ func TestMain(m *testing.M) {
 	}
 	if arg := os.Getenv(ensureVariable); arg != "" {
 		dir, uuid, _ := strings.Cut(arg, ",")
-		if err := NewV2(Options{Dir: dir}).Ensure(context.Background(), DeviceSpec{UUID: uuid}); err != nil {
+		if err := NewV2(Options{Dir: dir, Timeout: time.Minute}).Ensure(context.Background(), DeviceSpec{UUID: uuid}); err != nil {
 			fmt.Println(err)
 			os.Exit(1)
 		}
@@ -60,7 +60,7 @@ func hang(value string) {
 // beHost runs an MPS host until it is told to end.
 func beHost(arg string) {
 	dir, socket, _ := strings.Cut(arg, ",")
-	host := Host{Options: Options{Dir: dir}}
+	host := Host{Options: Options{Dir: dir, Timeout: time.Minute}}
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
 	defer stop()
 	if err := host.Run(ctx, socket); err != nil {

@@ -111,6 +111,14 @@ func TestProbeOfAServerThatAcceptsNoClient(t *testing.T) {
 
 func runs(pid int) bool { _, ok := findProcess(pid); return ok }
 
+// free reports whether the next probe may start a canary.
+func (n *node) free(m *V2) bool {
+	p := &m.device(n.uuid).prober
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.stuck == nil || p.stuck.over()
+}
+
 // canary returns the PID that a canary wrote down.
 func (n *node) canary() int {
 	n.t.Helper()
@@ -151,7 +159,7 @@ terminate_client*) echo "$line" > terminated;;`)
 				t.Errorf("began: %v, terminated: %v, canary %d runs: %t", err, terminated, pid, runs(pid))
 			}
 			if test.killed {
-				eventually(t, "the canary has ended", func() bool { return !runs(pid) })
+				eventually(t, "the canary has ended, and the agent knows", func() bool { return !runs(pid) && n.free(m) })
 			}
 			_ = os.Remove("began")
 			if test.killed {

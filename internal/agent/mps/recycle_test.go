@@ -66,7 +66,7 @@ func TestRecycleKillsADaemonThatHangs(t *testing.T) {
 	n := newNode(t)
 	old, server := n.ensure(), n.server()
 	n.order(func(m *fakegpu.MPS) { m.Hang = true })
-	impatient := n.with(2 * time.Second) // for processes that end by a signal, a long time
+	impatient := n.with(20 * time.Second) // for processes that end by a signal, a long time
 	// The order is for the device: the new daemon hangs too, which Recycle must say.
 	if err := impatient.Recycle(t.Context(), n.spec()); !errors.Is(err, ErrNoAnswer) {
 		t.Errorf("Recycle: %v, want %v", err, ErrNoAnswer)

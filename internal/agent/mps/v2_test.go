@@ -42,7 +42,7 @@ func TestEnsureStartsADaemonInItsOwnSession(t *testing.T) {
 func TestMultiUserIsAnOptionOfTheDaemon(t *testing.T) {
 	n := newNode(t)
 	for _, multi := range []bool{false, true} {
-		n.mps = NewV2(Options{Dir: filepath.Join(n.dir, "mps"), MultiUser: multi})
+		n.mps = NewV2(Options{Dir: filepath.Join(n.dir, "mps"), MultiUser: multi, Timeout: time.Minute})
 		pid := n.ensure()
 		cmdline, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/cmdline")
 		if err != nil {
