@@ -278,8 +278,8 @@ func TestNoAPIServer(t *testing.T) {
 	gates := newGates()
 	gates.gate = newGate(t, "")
 	tries := 0
-	// The pauses double up to two seconds: a busy machine refuses the first connection long before they are over.
-	gates.patience = served.Patience{Within: 4 * time.Second, First: time.Millisecond, Most: time.Hour, Note: func(error, time.Duration) { tries++ }}
+	// The pauses double up to four seconds, and end the wait after eight. A machine may take 16 for the first refusal.
+	gates.patience = served.Patience{Within: 16 * time.Second, First: time.Millisecond, Most: time.Hour, Note: func(error, time.Duration) { tries++ }}
 	c := command(gates, newCaches(nil))
 	must(t, c.ParseFlags([]string{"--master=http://127.0.0.1:1"}))
 	err := gates.start(c)
