@@ -63,7 +63,7 @@ func newFleetCluster(t *testing.T, changes ...func(*sandbox.Options)) *fleetClus
 		change(&mode.api)
 	}
 	plane := sandbox.StartForTest(t, mode.api)
-	objects, err := dynamic.NewForConfig(plane.Admin())
+	objects, err := dynamic.NewForConfig(patient(plane.Admin()))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -79,7 +79,7 @@ func startCluster(t *testing.T, mode gangMode, binary string, gpus ...int) *gang
 	t.Helper()
 	c := &gangCluster{gangMode: mode, plane: sandbox.StartForTest(t, mode.api), binary: binary}
 	c.admin = clientFor(t, c.plane.Admin())
-	objects, err := dynamic.NewForConfig(c.plane.Admin())
+	objects, err := dynamic.NewForConfig(patient(c.plane.Admin()))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -66,7 +66,7 @@ const unknownGroup = `strict decoding error: unknown field "spec.template.spec.s
 // their kinds. Where it does not know the field by which pods name a PodGroup, that one is dropped, as the example says.
 func (c *gangCluster) applyExample(t *testing.T, file string) bool {
 	t.Helper()
-	client, err := discovery.NewDiscoveryClientForConfig(c.plane.Admin())
+	client, err := discovery.NewDiscoveryClientForConfig(patient(c.plane.Admin()))
 	if err != nil {
 		t.Fatal(err)
 	}

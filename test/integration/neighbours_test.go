@@ -31,7 +31,7 @@ func promisesAmongNeighbours(t *testing.T) {
 		t.Fatal(err)
 	}
 	admin := clientFor(t, plane.Admin())
-	profiles, err := dynamic.NewForConfig(plane.Admin())
+	profiles, err := dynamic.NewForConfig(patient(plane.Admin()))
 	if err != nil {
 		t.Fatal(err)
 	}

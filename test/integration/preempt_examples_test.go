@@ -103,7 +103,7 @@ func (c *gangCluster) applyPreemption(t *testing.T, name string) []*unstructured
 	if err := os.WriteFile(here, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	client, err := discovery.NewDiscoveryClientForConfig(c.plane.Admin())
+	client, err := discovery.NewDiscoveryClientForConfig(patient(c.plane.Admin()))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -32,7 +32,13 @@ import (
 func startScheduler(t *testing.T, api *rest.Config, changes ...func(*config.GPUShareArgs)) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
-	client := clientFor(t, api)
+	api = rest.CopyConfig(api)
+	api.QPS = -1
+	client, err := kubernetes.NewForConfig(api) // no client of the tests: the scheduler sees each failure
+	if err != nil {
+		cancel()
+		t.Fatal(err)
+	}
 	factory := scheduler.NewInformerFactory(client, 0, nil)
 	broadcaster := events.NewBroadcaster(&events.EventSinkImpl{Interface: client.EventsV1()})
 	s, err := scheduler.New(ctx, client, factory, nil, profile.NewRecorderFactory(broadcaster),
@@ -92,7 +98,7 @@ func schedulerProfile(t *testing.T, changes []func(*config.GPUShareArgs)) schedu
 
 func clientFor(t *testing.T, api *rest.Config) kubernetes.Interface {
 	t.Helper()
-	api = rest.CopyConfig(api)
+	api = patient(api)
 	api.QPS = -1
 	client, err := kubernetes.NewForConfig(api)
 	if err != nil {
@@ -130,7 +136,7 @@ func createNode(t *testing.T, api *rest.Config, g *v1alpha1.GPUNode) {
 
 func createGPUNode(t *testing.T, api *rest.Config, g *v1alpha1.GPUNode) {
 	t.Helper()
-	client, err := dynamic.NewForConfig(api)
+	client, err := dynamic.NewForConfig(patient(api))
 	if err != nil {
 		t.Fatal(err)
 	}
