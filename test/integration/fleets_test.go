@@ -83,6 +83,9 @@ func fleetGrowsAndShrinks(t *testing.T, s *fleetScene) {
 		for i := range events.Items {
 			reasons[events.Items[i].Reason] = true
 		}
+		for _, e := range s.rejected(t, s.namespace) {
+			reasons[e.reason] = true
+		}
 		return reasons["Grows"] && reasons["Shrinks"], fmt.Sprint(reasons)
 	})
 }

@@ -234,15 +234,16 @@ func (c *gangCluster) awaitGang(t *testing.T, gang string, count int) []string {
 // awaitSaid waits until one event of the namespace, or one condition of a pod, holds all texts.
 func (c *gangCluster) awaitSaid(t *testing.T, texts ...string) {
 	t.Helper()
-	c.poll(t, fmt.Sprintf("somebody says %q", texts), func() (bool, string) {
-		notes := c.notes(t)
-		return slices.ContainsFunc(notes, func(note string) bool {
-			return !slices.ContainsFunc(texts, func(text string) bool { return !strings.Contains(note, text) })
-		}), ""
-	})
+	c.poll(t, fmt.Sprintf("somebody says %q", texts), func() (bool, string) { return c.says(t, texts...), "" })
 }
 
-// notes are what the events and conditions of the namespace say, without repetition.
+// says tells whether one event of the namespace, or one condition of a pod, holds all texts.
+func (c *gangCluster) says(t *testing.T, texts ...string) bool {
+	t.Helper()
+	return slices.ContainsFunc(c.notes(t), func(note string) bool { return contains(note, texts...) })
+}
+
+// notes are what the events and conditions of the namespace say, and the events that the API server did not take, without repetition.
 func (c *gangCluster) notes(t *testing.T) []string {
 	t.Helper()
 	events, err := c.admin.EventsV1().Events(c.namespace).List(life(t), metav1.ListOptions{})
@@ -254,6 +255,9 @@ func (c *gangCluster) notes(t *testing.T) []string {
 		if events.Items[i].Reason != "Scheduled" {
 			notes = append(notes, events.Items[i].Note)
 		}
+	}
+	for _, e := range c.rejected(t, c.namespace) {
+		notes = append(notes, e.note)
 	}
 	for _, p := range c.pods(t) {
 		for _, condition := range p.Status.Conditions {

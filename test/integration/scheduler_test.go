@@ -40,7 +40,8 @@ func startScheduler(t *testing.T, api *rest.Config, changes ...func(*config.GPUS
 		t.Fatal(err)
 	}
 	factory := scheduler.NewInformerFactory(client, 0, nil)
-	broadcaster := events.NewBroadcaster(&events.EventSinkImpl{Interface: client.EventsV1()})
+	// A scheduler drops an event that the API server cannot take in time, and some tests wait for one.
+	broadcaster := events.NewBroadcaster(&events.EventSinkImpl{Interface: clientFor(t, api).EventsV1()})
 	s, err := scheduler.New(ctx, client, factory, nil, profile.NewRecorderFactory(broadcaster),
 		scheduler.WithKubeConfig(api), scheduler.WithProfiles(schedulerProfile(t, changes)),
 		scheduler.WithFrameworkOutOfTreeRegistry(frameworkruntime.Registry{gpushare.Name: gpushare.New}),
