@@ -92,7 +92,7 @@ func (c *gangCluster) startController(t *testing.T, more ...string) {
 		"--kubeconfig=" + kubeconfig, "--leader-elect=false", "--metrics-bind-address=0", "--health-probe-bind-address=0",
 		"--elastic-interval=1s", "--elastic-notice=1s", "--elastic-max-moves=100",
 	}, more...)
-	process, err := c.plane.Processes().Start(fmt.Sprintf("controller-%d", c.starts), exec.Command(binary, flags...))
+	process, err := supervise(c.plane.Processes(), fmt.Sprintf("controller-%d", c.starts), func() *exec.Cmd { return exec.Command(binary, flags...) })
 	if err != nil {
 		t.Fatal(err)
 	}

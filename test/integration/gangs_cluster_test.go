@@ -56,9 +56,9 @@ type gangCluster struct {
 	gpus    []*v1alpha1.GPUNode
 
 	binary    string
-	scheduler *sandbox.Process
+	scheduler *supervised
 	// controller is Tandem's, nil where the tests need none.
-	controller *sandbox.Process
+	controller *supervised
 	// preempt changes the arguments of GPUPreempt of the schedulers that are started; nil for none.
 	preempt func(args map[string]any)
 	// flags come at the end of the command lines of the schedulers that are started.
@@ -212,8 +212,9 @@ func (c *gangCluster) startScheduler(t *testing.T, changes ...func(gang map[stri
 	if err := os.WriteFile(path, raw, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	cmd := exec.Command(c.binary, append([]string{"--config=" + path, "--secure-port=0", "--leader-elect=false", "--v=2"}, c.flags...)...)
-	if c.scheduler, err = c.plane.Processes().Start(fmt.Sprintf("scheduler-%d", c.starts), cmd); err != nil {
+	flags := append([]string{"--config=" + path, "--secure-port=0", "--leader-elect=false", "--v=2"}, c.flags...)
+	command := func() *exec.Cmd { return exec.Command(c.binary, flags...) }
+	if c.scheduler, err = supervise(c.plane.Processes(), fmt.Sprintf("scheduler-%d", c.starts), command); err != nil {
 		t.Fatal(err)
 	}
 }

@@ -139,10 +139,13 @@ func (c *lendingCluster) startFastController(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	cmd := exec.Command(binary, "--kubeconfig="+kubeconfig, "--leader-elect=false", "--metrics-bind-address=0", "--health-probe-bind-address=0", "--features=elastic,inference",
-		"--elastic-interval=1s", "--elastic-notice=5s", "--elastic-max-moves=100", "--elastic-admit-within=24h", "--inference-interval=1s")
-	cmd.Env = append(os.Environ(), "TANDEM_FASTCLOCK_BEGIN="+c.began.Format(time.RFC3339Nano), fmt.Sprintf("TANDEM_FASTCLOCK_SPEED=%d", c.speed))
-	if c.controller, err = c.plane.Processes().Start("controller", cmd); err != nil {
+	command := func() *exec.Cmd {
+		cmd := exec.Command(binary, "--kubeconfig="+kubeconfig, "--leader-elect=false", "--metrics-bind-address=0", "--health-probe-bind-address=0", "--features=elastic,inference",
+			"--elastic-interval=1s", "--elastic-notice=5s", "--elastic-max-moves=100", "--elastic-admit-within=24h", "--inference-interval=1s")
+		cmd.Env = append(os.Environ(), "TANDEM_FASTCLOCK_BEGIN="+c.began.Format(time.RFC3339Nano), fmt.Sprintf("TANDEM_FASTCLOCK_SPEED=%d", c.speed))
+		return cmd
+	}
+	if c.controller, err = supervise(c.plane.Processes(), "controller", command); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {

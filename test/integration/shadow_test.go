@@ -85,7 +85,7 @@ func TestShadow(t *testing.T) {
 type shadowCluster struct {
 	plane   *sandbox.ControlPlane
 	admin   kubernetes.Interface
-	process *sandbox.Process
+	process *supervised
 	port    int
 	token   string
 }
@@ -200,8 +200,10 @@ func (c *shadowCluster) start(t *testing.T) {
 		t.Fatal(err)
 	}
 	c.port = ports[0]
-	c.process, err = c.plane.Processes().Start("shadow", exec.Command(binary, "--kubeconfig="+kubeconfig, "--node-interval=1s",
-		"--bind-address=127.0.0.1", fmt.Sprintf("--secure-port=%d", c.port), "--authentication-kubeconfig="+kubeconfig, "--authorization-kubeconfig="+kubeconfig))
+	c.process, err = supervise(c.plane.Processes(), "shadow", func() *exec.Cmd {
+		return exec.Command(binary, "--kubeconfig="+kubeconfig, "--node-interval=1s",
+			"--bind-address=127.0.0.1", fmt.Sprintf("--secure-port=%d", c.port), "--authentication-kubeconfig="+kubeconfig, "--authorization-kubeconfig="+kubeconfig)
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
