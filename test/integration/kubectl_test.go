@@ -36,11 +36,8 @@ func (c *snapshotCluster) kubectl(t *testing.T) {
 		"no credentials that are known": {"", command.Failed, "kubeconfig"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			code, out, errs := c.tandem(test.kubeconfig, "snapshot")
-			if code != test.code || !strings.Contains(errs, test.says) {
-				t.Fatalf("exit code %d, want %d: %s", code, test.code, errs)
-			}
-			if code != 0 {
+			out := c.tandem(t, test.kubeconfig, test.code, test.says, "snapshot")
+			if test.code != 0 {
 				return
 			}
 			s, err := snapshotjson.Read([]byte(out))
@@ -55,29 +52,39 @@ func (c *snapshotCluster) kubectl(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		code, out, errs := c.tandem(reader, "map")
-		if code != 0 || !strings.Contains(out, "team-a/train") || !strings.Contains(out, "another team") || strings.Contains(out, "hidden") {
-			t.Errorf("exit code %d: %s%s", code, out, errs)
+		if out := c.tandem(t, reader, 0, "", "map"); !contains(out, "team-a/train", "another team") || strings.Contains(out, "hidden") {
+			t.Errorf("the map is %s", out)
 		}
-		code, out, errs = c.tandem(reader, "why", "train", "-n", "team-a")
-		if code != 0 || !strings.Contains(out, "team-a/train runs on ") {
-			t.Errorf("exit code %d: %s%s", code, out, errs)
+		if out := c.tandem(t, reader, 0, "", "why", "train", "-n", "team-a"); !strings.Contains(out, "team-a/train runs on ") {
+			t.Errorf("the reason is %s", out)
 		}
-		code, out, errs = c.tandem(reader, "why", "hidden-waits", "-n", "team-b")
-		if code != command.Failed || out != "" || !strings.Contains(errs, "you may not see the pods of all namespaces") {
-			t.Errorf("exit code %d: %s%s", code, out, errs)
-		}
+		c.tandem(t, reader, command.Failed, "you may not see the pods of all namespaces", "why", "hidden-waits", "-n", "team-b")
 	})
 	t.Run("the reason of a pod that waits", func(t *testing.T) {
-		code, out, errs := c.tandem(auditor, "why", "hidden-waits", "-n", "team-b")
-		if code != 0 || !strings.HasPrefix(out, "team-b/hidden-waits waits: ") || !strings.Contains(out, "What to change: ") {
-			t.Errorf("exit code %d: %s%s", code, out, errs)
+		out := c.tandem(t, auditor, 0, "", "why", "hidden-waits", "-n", "team-b")
+		if !strings.HasPrefix(out, "team-b/hidden-waits waits: ") || !strings.Contains(out, "What to change: ") {
+			t.Errorf("the reason is %s", out)
 		}
 	})
 }
 
-// tandem runs a command of kubectl tandem, and returns its exit code and what it wrote.
-func (c *snapshotCluster) tandem(kubeconfig string, args ...string) (code int, out, errs string) {
+// tandem runs a command of kubectl tandem until it ends with a code and says a text, and returns what it wrote. A starved API server may not tell the
+// scheduler in time who asks. It fails where the command shows what it should refuse.
+func (c *snapshotCluster) tandem(t *testing.T, kubeconfig string, code int, says string, args ...string) (out string) {
+	t.Helper()
+	gangPoll(t, fmt.Sprintf("kubectl tandem %q ends with %d", args, code), func() (bool, string) {
+		now, text, errs := c.execute(kubeconfig, args...)
+		if code != 0 && (now == 0 || text != "") {
+			t.Fatalf("kubectl tandem %q ends with %d, want %d: %s%s", args, now, code, text, errs)
+		}
+		out = text
+		return now == code && strings.Contains(errs, says), fmt.Sprintf("it ends with %d: %s%s", now, text, errs)
+	})
+	return out
+}
+
+// execute runs a command of kubectl tandem, and returns its exit code and what it wrote.
+func (c *snapshotCluster) execute(kubeconfig string, args ...string) (code int, out, errs string) {
 	if kubeconfig == "" {
 		kubeconfig = os.DevNull
 	}
