@@ -110,6 +110,12 @@ const endsWell = "example.com/ends-well"
 // startKubelets runs what kubelets do with the pods on their nodes: they run, and one that is deleted fails and is gone.
 func (c *gangCluster) startKubelets(t *testing.T) {
 	t.Helper()
+	c.withPods(t, c.asKubelet)
+}
+
+// withPods calls a function for each pod, again and again until the test ends. What fails is done in the next round.
+func (c *gangCluster) withPods(t *testing.T, do func(context.Context, *v1.Pod)) {
+	t.Helper()
 	ctx, cancel := context.WithCancel(life(t))
 	done := make(chan struct{})
 	go func() {
@@ -117,7 +123,7 @@ func (c *gangCluster) startKubelets(t *testing.T) {
 		for ctx.Err() == nil {
 			pods, err := c.admin.CoreV1().Pods(metav1.NamespaceAll).List(ctx, metav1.ListOptions{})
 			for i := 0; err == nil && i < len(pods.Items); i++ {
-				c.asKubelet(ctx, &pods.Items[i])
+				do(ctx, &pods.Items[i])
 			}
 			select {
 			case <-ctx.Done():
@@ -143,7 +149,9 @@ func (c *gangCluster) asKubelet(ctx context.Context, p *v1.Pod) {
 	pods := c.admin.CoreV1().Pods(p.Namespace)
 	if phase != p.Status.Phase {
 		patch, _ := json.Marshal(map[string]any{"status": map[string]any{"phase": phase}}) // a map of words
-		_, _ = pods.Patch(ctx, p.Name, types.StrategicMergePatchType, patch, metav1.PatchOptions{}, "status")
+		if _, err := pods.Patch(ctx, p.Name, types.StrategicMergePatchType, patch, metav1.PatchOptions{}, "status"); err != nil {
+			return
+		}
 	}
 	if p.DeletionTimestamp != nil {
 		_ = pods.Delete(ctx, p.Name, metav1.DeleteOptions{GracePeriodSeconds: new(int64(0)), Preconditions: &metav1.Preconditions{UID: &p.UID}})

@@ -191,21 +191,7 @@ func (c *gangCluster) awaitBound(t *testing.T, prefix string, want int) {
 // playKubelets has bound pods run, and those that are deleted fail at once and go.
 func (c *gangCluster) playKubelets(t *testing.T) {
 	t.Helper()
-	ctx, cancel := context.WithCancel(life(t))
-	done := make(chan struct{})
-	w, err := c.admin.CoreV1().Pods(c.namespace).Watch(ctx, metav1.ListOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	go func() {
-		defer close(done)
-		for e := range w.ResultChan() {
-			if pod, ok := e.Object.(*v1.Pod); ok {
-				c.playKubelet(ctx, pod)
-			}
-		}
-	}()
-	t.Cleanup(func() { w.Stop(); cancel(); <-done })
+	c.withPods(t, c.playKubelet)
 }
 
 func (c *gangCluster) playKubelet(ctx context.Context, pod *v1.Pod) {
@@ -224,6 +210,6 @@ func (c *gangCluster) playKubelet(ctx context.Context, pod *v1.Pod) {
 		now.Status.Phase, now.Status.StartTime = v1.PodRunning, &start
 	}
 	if !cmp.Equal(pod.Status, now.Status) {
-		_, _ = pods.UpdateStatus(ctx, now, metav1.UpdateOptions{}) // a conflict: the next event tells more
+		_, _ = pods.UpdateStatus(ctx, now, metav1.UpdateOptions{}) // a conflict: the next round knows more
 	}
 }
