@@ -22,7 +22,10 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/tools/cache"
+	toolswatch "k8s.io/client-go/tools/watch"
 
 	"github.com/tandem-gpu/tandem/internal/sandbox"
 	"github.com/tandem-gpu/tandem/pkg/api/v1alpha1"
@@ -210,38 +213,53 @@ func (s *fleetScene) end() {
 // follow watches a kind, and notes which of an object's numbers change.
 func (s *fleetScene) follow(ctx context.Context, t *testing.T, kind schema.GroupVersionResource, numbers func(*unstructured.Unstructured) map[string]int64) {
 	t.Helper()
-	w, err := s.objects.Resource(kind).Namespace(s.namespace).Watch(ctx, metav1.ListOptions{})
+	objects := s.objects.Resource(kind).Namespace(s.namespace)
+	list, err := objects.List(ctx, metav1.ListOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	before := map[string]int64{}
+	for i := range list.Items {
+		s.note(kind, &list.Items[i], before, numbers)
+	}
+	w, err := toolswatch.NewRetryWatcherWithContext(ctx, list.GetResourceVersion(), &cache.ListWatch{
+		WatchFuncWithContext: func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) { return objects.Watch(ctx, o) },
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
 	s.watched.Go(func() {
 		defer w.Stop()
-		before := map[string]int64{}
 		for {
 			select {
 			case <-ctx.Done():
 				return
 			case e, open := <-w.ResultChan():
 				o, object := e.Object.(*unstructured.Unstructured)
-				if !open || !object {
+				if !open || !object || !s.note(kind, o, before, numbers) {
 					return
 				}
-				version, err := strconv.ParseInt(o.GetResourceVersion(), 10, 64)
-				if err != nil {
-					return
-				}
-				s.mu.Lock()
-				for key, to := range numbers(o) {
-					if from, known := before[key]; !known || from != to {
-						s.seen = append(s.seen, fleetChange{version, key, o.GetName(), from, to})
-					}
-					before[key] = to
-				}
-				s.last[kind] = version
-				s.mu.Unlock()
 			}
 		}
 	})
+}
+
+// note notes which numbers of an object differ from those before, and keeps them there. It returns false for an object without a version.
+func (s *fleetScene) note(kind schema.GroupVersionResource, o *unstructured.Unstructured, before map[string]int64, numbers func(*unstructured.Unstructured) map[string]int64) bool {
+	version, err := strconv.ParseInt(o.GetResourceVersion(), 10, 64)
+	if err != nil {
+		return false
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for key, to := range numbers(o) {
+		if from, known := before[key]; !known || from != to {
+			s.seen = append(s.seen, fleetChange{version, key, o.GetName(), from, to})
+		}
+		before[key] = to
+	}
+	s.last[kind] = version
+	return true
 }
 
 // changes returns what was written so far, in the order of the API server.

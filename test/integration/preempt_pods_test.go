@@ -1,6 +1,7 @@
 package integration
 
 import (
+	"context"
 	"fmt"
 	"slices"
 	"strings"
@@ -10,6 +11,9 @@ import (
 	v1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/tools/cache"
+	toolswatch "k8s.io/client-go/tools/watch"
 
 	"github.com/tandem-gpu/tandem/internal/cluster/kube"
 	"github.com/tandem-gpu/tandem/pkg/api/v1alpha1"
@@ -161,7 +165,17 @@ func (c *gangCluster) awaitRefused(t *testing.T, name string, texts ...string) {
 // with all texts at any of its attempts. A later attempt may replace a message within milliseconds, so awaitRefused may not see it.
 func (c *gangCluster) watchRefusals(t *testing.T, name string) func(texts ...string) {
 	t.Helper()
-	w, err := c.admin.CoreV1().Pods(c.namespace).Watch(life(t), metav1.ListOptions{FieldSelector: "metadata.name=" + name})
+	pods := c.admin.CoreV1().Pods(c.namespace)
+	list, err := pods.List(life(t), metav1.ListOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	w, err := toolswatch.NewRetryWatcherWithContext(life(t), list.ResourceVersion, &cache.ListWatch{
+		WatchFuncWithContext: func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
+			o.FieldSelector = "metadata.name=" + name
+			return pods.Watch(ctx, o)
+		},
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
