@@ -82,7 +82,7 @@ func (p *pass) follow(g *elasticGang, t *elastic.Target) decision {
 		d.workers = before
 	case len(g.running) == 0 && t.Why == elastic.Waits:
 		d.workers = g.Sizes[0]
-	// An owner that has made no member at all is sizeFields.unfollowed's: the number goes back for good, and no smaller one is tried.
+	// Where an owner has made no member at all, sizeFields.unfollowed decides: the number goes back, and no smaller one is tried.
 	case p.memory[g.Ref].wrote == nil && g.stuck(p.memory[g.Ref].fullAt, p.now, p.admitWithin) != "" && (t.Workers >= before || stays(t.Why)):
 		d.workers, d.reason, d.message = g.sizeBelow(len(g.running)), reasonNotAdmitted, g.stuck(p.memory[g.Ref].fullAt, p.now, p.admitWithin)
 		p.memory[g.Ref].refuse(before, d.message, p.now)
@@ -135,8 +135,8 @@ func (d *decision) whyNotMore(m *memory, now time.Time) {
 // stays reports whether a reason keeps the size that a gang has.
 func stays(why elastic.Why) bool { return why == elastic.Steady || why == elastic.Settling }
 
-// stuck says why a gang has not got the members of its target for too long, "" where it has, or where that may still come. It had all of
-// them at full: one that is made anew needs its time.
+// stuck says why a gang has not got the members of its target for too long, "" where it has, or where that may still come. full is
+// when it last had them all: a member that is made anew needs its time.
 func (g *elasticGang) stuck(full, now time.Time, within time.Duration) string {
 	if g.target == nil || g.target.Status.Since == nil || now.Sub(g.target.Status.Since.Time) <= within || now.Sub(full) <= within ||
 		len(g.running) >= int(g.target.Spec.Workers) || len(g.running) < g.Sizes[0] {
