@@ -47,7 +47,7 @@ var resizable = Section{
 		{"HeldMembers", "members of … that its target does not need wait, or are evicted", "The controller resizes the gang by holding members back.", "Nothing."},
 		{"SizeFields", "the controller writes … of …", "The controller resizes the gang by the size field of its owner.", "Nothing."},
 		{"NoOwner", "the members are bare pods: an evicted one would never come back; make them by a Job", "The members have no owner.", "Make them by a Job."},
-		{"UnknownOwner", "the controller does not know whether that makes evicted pods anew", "The owner is of a kind that the controller does not know, or an object owns the StatefulSet that makes the members.", "Use a kind that [the guide](../guides/elastic.md#choose-how-it-is-resized) lists, or the other way of resizing."},
+		{"UnknownOwner", "the controller does not know whether that makes evicted pods anew", "The owner is of a kind that the controller does not know, or an object owns the StatefulSet that makes the members.", "Use a kind that [the guide](../guides/elastic.md#choose-how-it-is-resized) lists, or the other way of resizing. Where an object owns the StatefulSet, neither way works: use a StatefulSet of your own."},
 		{"SeveralOwners", "the size changes only where one", "The members have different owners.", "Let one object make all members."},
 		{"OwnerMissing", "does not exist, or the controller has not read it yet", "The owner is gone, or was made in this moment.", "Nothing, if it lasts a moment."},
 		{"OwnerNotRead", "", "The API server did not give the controller the owner.", "The text has the API server's answer."},
