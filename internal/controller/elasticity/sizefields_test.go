@@ -343,6 +343,15 @@ func TestFieldsFollowedBesideFailedPods(t *testing.T) {
 			w.resizable(reasonNotFollowed, "")
 		}
 	})
+	t.Run("one that does not, and members of a larger size had failed", func(t *testing.T) {
+		pods := members(t, "train", 4, 2, 0)
+		w := newFieldsWorld(t, 16, 2, append(pods[:2], failed(pods[2:]...)...)...)
+		w.pass(0)
+		w.fields(8)
+		w.pass(120)
+		w.fields(2)
+		w.resizable(reasonNotFollowed, "")
+	})
 	t.Run("one whose new members fail at once", func(t *testing.T) {
 		pods := members(t, "train", 3, 2, 0)
 		w := newFieldsWorld(t, 16, 2, pods[:2]...)
@@ -402,7 +411,7 @@ func TestFieldsRefusalOfAnotherObject(t *testing.T) {
 			w.pass(10)
 			w.edit(func(job *unstructured.Unstructured) {
 				job.SetUID("uid-anew")
-				job.SetGeneration(1)
+				job.SetGeneration(job.GetGeneration() - 1) // which edit counts up: the generation is that of the other object
 				job.SetCreationTimestamp(metav1.NewTime(seconds(20)))
 			})
 			for i, p := range members(t, "train", 8, 0, 0) {
