@@ -76,7 +76,7 @@ webhooks: []
 	awaitReady(t, fmt.Sprintf("http://127.0.0.1:%d/readyz", ports[0]))
 }
 
-// startMPIOperator starts Kubeflow's MPI operator. It answers health checks at the port 8080 of all addresses, whatever it is told.
+// startMPIOperator starts Kubeflow's MPI operator. It answers health checks at the port 8080 of all addresses, and has no flag for that.
 func (c *gangCluster) startMPIOperator(t *testing.T) {
 	t.Helper()
 	const namespace = "mpi-operator"

@@ -37,7 +37,7 @@ func (s sizeFields) writtenNow(g *elasticGang, owner *sizefield.Owner, from int)
 	return w
 }
 
-// made returns the members beyond the old number. Those that have ended are told from others by their index alone.
+// made returns the members beyond the old number. Members that have ended count where the owner numbers its pods: the index says which they are.
 func (w *written) made(g *elasticGang, owner *sizefield.Owner) []*v1.Pod {
 	if owner.Leave == sizefield.HighestIndex {
 		return owner.Beyond(slices.Concat(g.all, g.ended), w.from)
@@ -140,8 +140,8 @@ func (s sizeFields) unfollowed(g *elasticGang, owner *sizefield.Owner) *verdict 
 		until.UTC().Format("15:04 MST"))}
 }
 
-// lookBack finds, once for each gang, a change to fewer members that an earlier process wrote and that nobody has followed. One to more members
-// shows in the target, which goes back to what runs.
+// lookBack looks, once for each gang, for a change to fewer members that an earlier process wrote and that the owner has not followed. After a
+// change to more members nothing needs to be found: the target says that members are missing, and goes back to what runs.
 func (s sizeFields) lookBack(g *elasticGang, owner *sizefield.Owner) {
 	m := s.memory[g.Ref]
 	if m.lookedBack {

@@ -363,7 +363,7 @@ func TestFieldsFollowedBesideFailedPods(t *testing.T) {
 	})
 }
 
-// A change to fewer members that nobody follows goes back too, also where a member is missing meanwhile, and where the controller restarts.
+// A change to fewer members that the owner does not follow goes back too, also where a member is missing meanwhile, and where the controller restarts.
 func TestFieldsShrinkNotFollowed(t *testing.T) {
 	for name, test := range map[string]struct{ missing, restarts bool }{"alone": {}, "a member ends": {missing: true}, "a restart": {restarts: true}} {
 		t.Run(name, func(t *testing.T) {
