@@ -254,5 +254,5 @@ func TestNote(t *testing.T) {
 	m = Memory{} // the process is a new one
 	next(0, quiet("p", old), since(now))
 	next(2*minute, quiet("p", old), note)
-	next(2*minute, quiet("p", now.Add(2*minute)), Note{}) // somebody thinks
+	next(2*minute, quiet("p", now.Add(2*minute)), Note{}) // a short pause of the user
 }

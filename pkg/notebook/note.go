@@ -9,7 +9,7 @@ type Note struct {
 	IdleSince, ParksAt time.Time
 }
 
-// noteFrom is the part of the limit from which on a pod has a note. A smaller part writes notes whenever somebody thinks; a larger one loses
+// noteFrom is the part of the limit from which on a pod has a note. A smaller part writes a note at each short pause of the user; a larger one loses
 // more idle time when the caller restarts.
 const noteFrom = 4
 

@@ -278,7 +278,7 @@ func (c *lendingCluster) inTime(t *testing.T, what string, is func() bool) (late
 	return late
 }
 
-// saysInTime waits until somebody says so, or until it is too late for it.
+// saysInTime waits until an event or a condition has the text, or until both replicas serve: then the text comes too late.
 func (c *lendingCluster) saysInTime(t *testing.T, text string) (late []string) {
 	t.Helper()
 	return c.inTime(t, "somebody says "+text, func() bool { return c.says(t, text) })
