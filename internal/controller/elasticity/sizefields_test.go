@@ -290,6 +290,24 @@ func TestFieldsNotFollowed(t *testing.T) {
 	w.fields(8)
 }
 
+// The field grows some time after the target where a member is still ending. The owner has its two minutes from then on.
+func TestFieldsNotFollowedAfterALateWrite(t *testing.T) {
+	pods := members(t, "train", 3, 2, 0)
+	pods[2].DeletionTimestamp, pods[2].Finalizers = &metav1.Time{Time: noon}, []string{"x"}
+	w := newFieldsWorld(t, 16, 2, pods...)
+	w.pass(0)
+	w.fields(2)
+	w.drop(pods[2])
+	w.pass(30)
+	w.fields(8)
+	w.pass(140)
+	w.fields(8)
+	w.resizable(reasonSizeFields, "")
+	w.pass(150)
+	w.fields(2)
+	w.resizable(reasonNotFollowed, "from 2 to 8 members 2m0s ago")
+}
+
 // The controller tries again after a while: what kept the owner from following may have ended.
 func TestFieldsNotFollowedAreTriedAgain(t *testing.T) {
 	w := newFieldsWorld(t, 16, 2, members(t, "train", 2, 2, 0)...)
