@@ -9,19 +9,19 @@ SHELL := bash
 
 # go-nvml's header marks functions deprecated that cgo still has to name.
 export CGO_CFLAGS := -Wno-deprecated-declarations
+# Without the path of the checkout in what is compiled, all checkouts of a machine share Go's cache.
+export GOFLAGS := $(strip $(filter-out -trimpath,$(shell go env GOFLAGS)) -trimpath)
 export TANDEM_DATA := $(or $(TANDEM_DATA),$(wildcard $(CURDIR)/../shared/data))
 
-# Twice as many packages at once as there are cores: tests of processes mostly wait.
-TEST_FLAGS ?= -shuffle=on -p $$((2 * $$(nproc)))
+CACHE := $(or $(TANDEM_CACHE),$(or $(XDG_CACHE_HOME),$(HOME)/.cache)/tandem)
+
+# More flags of go test, for example TEST_FLAGS="-count=1 -shuffle=on". Most flags that are not empty turn Go's test cache off.
+TEST_FLAGS ?=
 # What the tests are run of, for example PACKAGES="./pkg/gang ./test/gangs".
 PACKAGES ?= ./...
-# Those that take minutes begin first: at the end nothing would run beside them.
-LONGEST := ./test/integration ./test/deploy ./test/differential ./test/gangs ./test/faults
-# go test, with progress, and the lines of failing tests only; arguments: flags of the runner, flags of go test
-RUN_TESTS = go build -o bin/runner ./test/runner && bin/runner -packages='$(if $(filter ./...,$(PACKAGES)),$(LONGEST)) $(PACKAGES)' $(1) -- $(2) $(TEST_FLAGS)
 TOOLS = PATH="$$(go run ./internal/sandbox/tools $(1)):$$PATH"
 
-.PHONY: help build check test race race-light stress properties faults lint demo sim e2e e2e-torch gpu-test gpu-folder bench verify generate image clean
+.PHONY: help build check test race stress nightly properties faults lint demo sim e2e e2e-torch gpu-test gpu-folder bench verify generate image clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  %-15s %s\n", $$1, $$2}'
@@ -34,29 +34,31 @@ build: ## build the binaries into bin/
 LIGHT = go list -f '{{.ImportPath}} {{.Imports}} {{.TestImports}} {{.XTestImports}}' ./... | grep -v /internal/sandbox | cut -d' ' -f1
 # With -short rapid makes a fifth of the checks, which is too few for the tests that count what they met: 500 makes it the usual 100.
 check: lint ## lint, and the tests that start no API server; Go's cache passes over what has not changed
-	go build -o bin/runner ./test/runner && RAPID_CHECKS=500 bin/runner -packages="$$($(LIGHT))" -- -short -p $$((2 * $$(nproc))) -timeout=20m
+	RAPID_CHECKS=500 hack/test.sh -short -timeout=20m -- $$($(LIGHT))
 
-test: tested-with ## run the tests, of PACKAGES="./pkg/gang …"; the first run builds etcd and kube-apiserver
+# go vet is a part of lint: the tests do not repeat it.
+test: tested-with ## run the tests of what has changed, of PACKAGES="./pkg/gang …"; the first run builds etcd and kube-apiserver
 	@$(if $(filter ./...,$(PACKAGES)),go test -C tools/image ./... && go test -C tools/release ./... && go test -C tools/site -count=1 ./...) # modules of their own
-	@$(call RUN_TESTS,,-timeout=1h)
+	@hack/test.sh -vet=off -timeout=1h $(TEST_FLAGS) -- $(PACKAGES)
 
 race: tested-with ## run the tests with the race detector; it compiles everything once more
-	@$(call RUN_TESTS,,-race -timeout=1h)
+	@hack/test.sh -vet=off -timeout=2h -race $(TEST_FLAGS) -- $(PACKAGES)
 
-# The programs that tests start (test/gpu starts many) are built without the detector, so it sees no race in them. Laboratory, simulator and examples
-# take a third of the time with it, and are no part of what runs in a cluster. As check, it plays a fifth of the random histories.
-race-light: ## as race, of the tests that start no API server, without laboratory, simulator and examples
-	go build -o bin/runner ./test/runner && RAPID_CHECKS=500 bin/runner -packages="./test/gangs ./pkg/shadow $$($(LIGHT) | grep -Ev "/(evaluation|simulator|examples|test/gpu)")" -- -race -short -timeout=1h $(TEST_FLAGS)
+export ROUNDS ?= 3
+export LOAD ?= 3 # busy loops a core: with the tests themselves four times as much to do as there are cores
+stress: tested-with ## ROUNDS=3 runs of the tests beside busy loops, LOAD=3 a core; PACKAGES as for test
+	@hack/stress.sh $(PACKAGES)
 
-ROUNDS ?= 3
-LOAD ?= 3 # busy loops a core: with the tests themselves four times as much to do as there are cores
-stress: tested-with ## ROUNDS=3 runs of the tests beside busy loops, and a table of what failed; PACKAGES as for test
-	@$(call RUN_TESTS,-rounds=$(ROUNDS) -load=$(LOAD),-count=1 -timeout=4h)
+nightly: ## everything that can be checked without a GPU, in hours, and a table; it goes on where it ended; STAGES="e2e race"
+	@hack/nightly.sh
 
-.PHONY: tested-with
-tested-with: # builds what the tests start
-	@echo "test: looking for etcd, kube-apiserver and kubectl, which the tests start; then compiling the tests (minutes, the first time)"
-	@go run ./internal/sandbox/tools etcd kube-apiserver kubectl >/dev/null
+.PHONY: tested-with test-programs
+tested-with: test-programs # builds what the tests start
+	@echo "test: looking for the programs that the tests start"
+	@go run ./internal/sandbox/tools etcd kube-apiserver kubectl helm gotestsum >/dev/null
+
+test-programs: ## build the programs that the tests start into bin/test
+	@hack/test-programs.sh
 
 .PHONY: test-operators
 test-operators: tested-with ## six operators make gangs and are resized, with their real controllers; measure fleets by Prometheus, ask it for all dashboards; the first run builds them
@@ -94,9 +96,8 @@ properties: ## run the property tests with 10,000 cases each, and 10,000 histori
 faults: tested-with ## 200 random sequences of faults on nodes (minutes); as root full disks too
 	go test -count=1 -timeout 60m -run TestRandomSequences -v ./test/faults -sequences=200 -together=16
 
-lint: ## go vet, gofmt and golangci-lint
+lint: ## gofmt and golangci-lint, of which go vet is a part
 	@unformatted=$$(gofmt -l $$(git ls-files '*.go')); test -z "$$unformatted" || { echo "gofmt -w $$unformatted"; exit 1; }
-	go vet ./...
 	$(call TOOLS,golangci-lint); golangci-lint run ./... && \
 		for module in image release site; do (cd tools/$$module && golangci-lint run ./...) || exit 1; done # modules of their own
 
@@ -107,8 +108,8 @@ demo: ## a whole cluster on this machine, without GPUs; KEEP=1 leaves it up, KUB
 sim: ## play the example scenarios with the scheduler's decisions (seconds)
 	@for s in examples/*.yaml; do go run ./cmd/simulator run $$s && echo || exit; done
 
-e2e: ## real kubelet and containerd; as root, Debian; SOAK=1 repeats longer, KUBELET=1.35.4 has that kubelet, KUBERNETES API server, POD_SOURCE=apiserver no Pods API
-	TANDEM_KUBELET=$(KUBELET) TANDEM_KUBERNETES=$(KUBERNETES) TANDEM_POD_SOURCE=$(POD_SOURCE) hack/e2e.sh
+e2e: ## real kubelet and containerd; as root, Debian; SMOKE=1 a third of it, SOAK=1 repeats longer, KUBELET=1.35.4 has that kubelet, KUBERNETES API server, POD_SOURCE=apiserver no Pods API
+	TANDEM_KUBELET=$(KUBELET) TANDEM_KUBERNETES=$(KUBERNETES) TANDEM_POD_SOURCE=$(POD_SOURCE) SMOKE=$(SMOKE) hack/e2e.sh
 
 e2e-torch: ## as e2e, a training with PyTorch's torchrun alone; nine minutes; installs Debian's python3-torch (650 MB)
 	TORCH=1 hack/e2e.sh
@@ -138,6 +139,7 @@ PLATFORMS ?= # of a trial: linux/amd64,linux/arm64,…; all where it is empty
 DIST ?= $(CURDIR)/dist
 RELEASE = go run -C tools/release .
 release: ## VERSION=v0.1.0: images, manifests, chart, kubectl-tandem, checksums, SBOM and licences into dist/; REGISTRY=HOST/PATH, PLATFORMS, DIRTY=1
+	@$(if $(DIRTY),,go run ./test/flakes list "$(CACHE)/flakes" || { echo "release: mend these tests, or delete them, and then their lines; DIRTY=1 is for a trial"; exit 1; })
 	$(RELEASE) build -version=$(VERSION) -registry=$(REGISTRY) -platforms=$(strip $(PLATFORMS)) -output=$(abspath $(DIST)) $(if $(DIRTY),-dirty)
 	$(RELEASE) check -version=$(VERSION) -platforms=$(strip $(PLATFORMS)) $(abspath $(DIST))
 

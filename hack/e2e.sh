@@ -2,6 +2,7 @@
 # The end-to-end tests: a real kubelet, containerd and runc on this machine, Tandem's production binaries, made-up GPUs.
 #
 #   make e2e                               all scenarios; SOAK=1 repeats the one about swapped slots 200 times
+#   make e2e SMOKE=1                       what every commit must pass: one scenario of each kind
 #   make e2e KUBELET=1.35.4                with that kubelet; KUBERNETES=… with that API server and controller manager
 #   make e2e POD_SOURCE=apiserver          with a kubelet that does not serve the Pods API, as all before 1.37
 #   make test-install                      Tandem in pods, whose images the node pulls: installed, upgraded, taken back, removed
@@ -47,6 +48,22 @@ fi
 
 if [[ -n "${TORCH:-}" ]]; then
 	TANDEM_E2E=1 TANDEM_E2E_TORCH=1 exec go test -count=1 -v -timeout 60m -run '^TestTorchrun$' ./test/e2e "$@"
+fi
+
+if [[ -n "${SMOKE:-}" ]]; then
+	smoke=(
+		init-and-app-containers-each-get-their-own-share
+		two-pods-bound-together-keep-their-devices
+		a-gang-of-four-starts-together-on-one-node
+		a-preemptor-runs-on-the-share-that-its-victim-leaves
+		pods-survive-a-restart-of-the-kubelet
+		pods-survive-a-crash-of-the-agent
+		an-agent-that-crashes-again-and-again-costs-a-pod-a-pause
+		pods-survive-a-crash-of-the-scheduler
+		a-forged-assignment-is-denied
+		a-lost-gpu-takes-no-pods-until-it-is-back
+	)
+	TANDEM_E2E=1 exec go test -count=1 -v -timeout 60m -run "^TestEndToEnd\$/^($(IFS='|'; echo "${smoke[*]}"))\$" ./test/e2e "$@"
 fi
 
 # The one test elsewhere that needs kube-controller-manager, which is built for these tests alone.

@@ -64,6 +64,7 @@ func catalogue() map[string]tool {
 		"containerd-shim-runc-v2": {"containerd", "github.com/containerd/containerd/v2/cmd/containerd-shim-runc-v2"},
 		"ctr":                     {"containerd", "github.com/containerd/containerd/v2/cmd/ctr"},
 		"golangci-lint":           {"dev", "github.com/golangci/golangci-lint/v2/cmd/golangci-lint"},
+		"gotestsum":               {"dev", "gotest.tools/gotestsum"},
 		"controller-gen":          {"dev", "sigs.k8s.io/controller-tools/cmd/controller-gen"},
 		"deepcopy-gen":            {"dev", "k8s.io/code-generator/cmd/deepcopy-gen"},
 		"defaulter-gen":           {"dev", "k8s.io/code-generator/cmd/defaulter-gen"},
