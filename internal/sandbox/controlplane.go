@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -51,23 +50,28 @@ type ControlPlane struct {
 	ca        *authority
 	admin     *rest.Config
 	processes *Processes
+	slot      *slot
+	// giveUpPorts ends the reservation of the ports; nil before there is one.
+	giveUpPorts func()
 
 	mu          sync.Mutex
 	kubeconfigs int // written so far; numbers their files
 	applier     *applier
 }
 
-const (
-	// startAttempts bounds the retries when another process takes a port between its choice and its use.
-	startAttempts = 3
-	// startTimeout is how long etcd and the API server may take to get ready. Only a hang takes so long: a busy machine
-	// takes tens of seconds, and a process that ends is noticed at once.
-	startTimeout = 5 * time.Minute
-)
+// startTimeout is how long etcd and the API server may take to get ready. Only a hang takes so long: a busy machine takes tens of
+// seconds, and a process that ends is noticed at once.
+const startTimeout = 5 * time.Minute
 
-// Start builds what is missing (see Tools), starts the control plane and returns when it is ready. Cancelling ctx
-// ends only Start; Stop ends the control plane, and so does the end of this process.
+// Start builds what is missing (see Tools), waits while as many control planes run on this machine as may at once (see slots),
+// starts the control plane and returns when it is ready. Cancelling ctx ends only Start; Stop ends the control plane, and so does
+// the end of this process.
 func Start(ctx context.Context, options Options) (*ControlPlane, error) {
+	return start(ctx, "", options)
+}
+
+// start starts a control plane for an owner of slots.
+func start(ctx context.Context, owner string, options Options) (*ControlPlane, error) {
 	options.Kubernetes = cmp.Or(options.Kubernetes, os.Getenv("TANDEM_KUBERNETES"))
 	names := []string{"etcd", At("kube-apiserver", options.Kubernetes)}
 	if options.ControllerManager {
@@ -77,24 +81,15 @@ func Start(ctx context.Context, options Options) (*ControlPlane, error) {
 	if err != nil {
 		return nil, err
 	}
-	for attempt := 1; ; attempt++ {
-		c, err := startOnce(ctx, options, tools)
-		if err == nil || attempt == startAttempts || !strings.Contains(err.Error(), "address already in use") {
-			return c, err
-		}
+	all, err := machineSlots()
+	if err != nil {
+		return nil, err
 	}
-}
-
-func startOnce(ctx context.Context, options Options, tools map[string]string) (*ControlPlane, error) {
 	c := &ControlPlane{options: options, dir: options.Dir}
-	if c.dir == "" {
-		dir, err := os.MkdirTemp("", "tandem-sandbox-*")
-		if err != nil {
-			return nil, fmt.Errorf("start control plane: %w", err)
-		}
-		c.dir, c.temporary = dir, true
+	if c.slot, err = all.take(ctx, owner); err == nil {
+		err = c.run(ctx, tools)
 	}
-	if err := c.run(ctx, tools); err != nil {
+	if err != nil {
 		c.Stop()
 		return nil, fmt.Errorf("start control plane: %w", err)
 	}
@@ -102,6 +97,13 @@ func startOnce(ctx context.Context, options Options, tools map[string]string) (*
 }
 
 func (c *ControlPlane) run(ctx context.Context, tools map[string]string) error {
+	if c.dir == "" {
+		dir, err := os.MkdirTemp("", "tandem-sandbox-*")
+		if err != nil {
+			return err
+		}
+		c.dir, c.temporary = dir, true
+	}
 	for _, dir := range []string{"pki", "logs", "kubeconfigs"} {
 		if err := os.MkdirAll(filepath.Join(c.dir, dir), 0o700); err != nil {
 			return err
@@ -111,10 +113,11 @@ func (c *ControlPlane) run(ctx context.Context, tools map[string]string) error {
 	if err := c.makeCertificates(); err != nil {
 		return err
 	}
-	ports, err := FreePorts(4)
+	ports, giveUp, err := reservePorts(4)
 	if err != nil {
 		return err
 	}
+	c.giveUpPorts = giveUp
 	c.url = fmt.Sprintf("https://127.0.0.1:%d", ports[0])
 	if c.admin, err = c.Config("tandem-sandbox-admin", []string{"system:masters"}); err != nil {
 		return err
@@ -137,7 +140,7 @@ func (c *ControlPlane) run(ctx context.Context, tools map[string]string) error {
 	return c.startControllerManager(tools[At("kube-controller-manager", c.options.Kubernetes)], ports[3])
 }
 
-// Stop ends the processes and removes the temporary directory. A second call does nothing.
+// Stop ends the processes, removes the temporary directory and lets another control plane run. A second call does nothing.
 func (c *ControlPlane) Stop() {
 	if c.processes != nil {
 		c.processes.Stop(0) // the data is thrown away: nothing needs a clean end
@@ -145,6 +148,10 @@ func (c *ControlPlane) Stop() {
 	if c.temporary {
 		os.RemoveAll(c.dir)
 	}
+	if c.giveUpPorts != nil {
+		c.giveUpPorts()
+	}
+	c.slot.giveBack()
 }
 
 // Dir returns the directory that holds data, certificates and logs.
@@ -198,20 +205,6 @@ func (c *ControlPlane) awaitReady(ctx context.Context, processes ...*Process) er
 		case <-ticker.C:
 		}
 	}
-}
-
-// FreePorts returns n ports of loopback on which no process listens. Another process may take one before its use.
-func FreePorts(n int) ([]int, error) {
-	ports := make([]int, 0, n)
-	for range n {
-		listener, err := net.Listen("tcp", "127.0.0.1:0")
-		if err != nil {
-			return nil, fmt.Errorf("find free port: %w", err)
-		}
-		defer listener.Close() // at the end, so that all are different
-		ports = append(ports, listener.Addr().(*net.TCPAddr).Port)
-	}
-	return ports, nil
 }
 
 func (c *ControlPlane) etcd(path, clientURL, peerURL string) *exec.Cmd {

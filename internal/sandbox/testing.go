@@ -5,10 +5,11 @@ import (
 	"testing"
 )
 
-// StartForTest starts a control plane that ends with the test; a failed test shows the ends of its logs.
+// StartForTest starts a control plane that ends with the test; a failed test shows the ends of its logs. The test waits while as
+// many run as may at once, unless it or a test around it has one already.
 func StartForTest(t testing.TB, options Options) *ControlPlane {
 	t.Helper()
-	c, err := Start(t.Context(), options)
+	c, err := start(t.Context(), t.Name(), options)
 	if err != nil {
 		t.Fatal(err)
 	}

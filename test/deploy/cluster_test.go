@@ -71,10 +71,8 @@ func plugins() []app.Option {
 }
 
 func run(m *testing.M) (int, error) {
-	ctx, cancel := context.WithTimeout(context.Background(), 15*time.Minute)
-	defer cancel()
 	var err error
-	cluster, err = sandbox.Start(ctx, sandbox.Options{
+	cluster, err = sandbox.Start(context.Background(), sandbox.Options{
 		Authorization: "Node,RBAC",
 		APIServerArgs: []string{"--enable-admission-plugins=NodeRestriction"},
 	})
@@ -82,6 +80,8 @@ func run(m *testing.M) (int, error) {
 		return 0, err
 	}
 	defer cluster.Stop()
+	ctx, cancel := context.WithTimeout(context.Background(), 15*time.Minute)
+	defer cancel()
 	if err := install(ctx); err != nil {
 		return 0, err
 	}

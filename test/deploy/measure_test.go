@@ -27,11 +27,7 @@ func TestTimesOfPolicies(t *testing.T) {
 	if os.Getenv(measures) == "" {
 		t.Skip("it measures times for a table of the guide, for which the machine must be quiet: set " + measures + "=1")
 	}
-	bare, err := sandbox.Start(t.Context(), sandbox.Options{Authorization: "Node,RBAC"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer bare.Stop()
+	bare := sandbox.StartForTest(t, sandbox.Options{Authorization: "Node,RBAC"})
 	without, with := clientFor(t, bare.Admin()), client(t.Context(), t, admin)
 	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: team}}
 	if _, err := without.CoreV1().Namespaces().Create(t.Context(), namespace, metav1.CreateOptions{}); err != nil {

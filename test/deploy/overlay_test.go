@@ -101,11 +101,7 @@ func TestOverlaysLeaveNothingBehind(t *testing.T) {
 
 // Each overlay is applied to an API server, and the policies hold for the accounts where they are now.
 func TestOverlaysHoldInAnotherNamespace(t *testing.T) {
-	plane, err := sandbox.Start(t.Context(), sandbox.Options{Authorization: "Node,RBAC", APIServerArgs: []string{"--enable-admission-plugins=NodeRestriction"}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer plane.Stop()
+	plane := sandbox.StartForTest(t, sandbox.Options{Authorization: "Node,RBAC", APIServerArgs: []string{"--enable-admission-plugins=NodeRestriction"}})
 	modern := serves(t, clientFor(t, plane.Admin()).Discovery())
 	for name, lines := range overlays(t) {
 		if !modern && strings.Contains(lines, schedulerName) {

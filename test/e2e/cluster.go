@@ -77,16 +77,22 @@ func start(t *testing.T, further ...part) *Cluster {
 			_ = c.dns.Close() // nothing was written
 		}
 	})
+	c.do(t.Context(), t, part{"control plane", (*Cluster).startControlPlane}) // no deadline: it may wait for those of others
 	ctx, cancel := context.WithTimeout(t.Context(), 3*patience)
 	defer cancel()
-	for _, step := range append([]part{{"control plane", (*Cluster).startControlPlane}}, further...) {
-		begin := time.Now()
-		if err := step.do(c, ctx); err != nil {
-			t.Fatalf("start %s: %v", step.what, err)
-		}
-		t.Logf("started %s in %.1f s", step.what, time.Since(begin).Seconds())
+	for _, step := range further {
+		c.do(ctx, t, step)
 	}
 	return c
+}
+
+func (c *Cluster) do(ctx context.Context, t *testing.T, step part) {
+	t.Helper()
+	begin := time.Now()
+	if err := step.do(c, ctx); err != nil {
+		t.Fatalf("start %s: %v", step.what, err)
+	}
+	t.Logf("started %s in %.1f s", step.what, time.Since(begin).Seconds())
 }
 
 func (c *Cluster) startControlPlane(ctx context.Context) error {

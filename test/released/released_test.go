@@ -30,7 +30,7 @@ import (
 	"github.com/tandem-gpu/tandem/pkg/api/v1alpha1"
 )
 
-// patience bounds the wait for a control plane and for definitions. Only a hang reaches it.
+// patience bounds the wait for definitions. Only a hang reaches it.
 const patience = 5 * time.Minute
 
 // eachRelease runs a test with the folder of each release.
@@ -104,13 +104,9 @@ func TestPods(t *testing.T) {
 // Objects that were stored with the definitions of a release stay as they are when those of now are applied, and can be written again.
 func TestDefinitions(t *testing.T) {
 	eachRelease(t, func(t *testing.T, folder string) {
+		plane := sandbox.StartForTest(t, sandbox.Options{})
 		ctx, cancel := context.WithTimeout(t.Context(), patience)
 		defer cancel()
-		plane, err := sandbox.Start(ctx, sandbox.Options{})
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(plane.Stop)
 		apply(ctx, t, plane, read(t, folder, "crds.yaml"))
 		apply(ctx, t, plane, []byte("apiVersion: v1\nkind: Namespace\nmetadata: {name: team}\n"))
 		client, err := dynamic.NewForConfig(plane.Admin())
