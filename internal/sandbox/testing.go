@@ -22,6 +22,16 @@ func StartForTest(t testing.TB, options Options) *ControlPlane {
 	return c
 }
 
+// ProgramForTest returns the path of one of Tandem's programs (see Program) or ends the test.
+func ProgramForTest(t testing.TB, name string) string {
+	t.Helper()
+	path, err := Program(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
 // ApplyForTest applies manifests or ends the test.
 func (c *ControlPlane) ApplyForTest(ctx context.Context, t testing.TB, manifests string) {
 	t.Helper()

@@ -74,7 +74,7 @@ func (w *World) NewNode(ctx context.Context, spec Spec) (*Node, error) {
 	number := w.nodes.Add(1)
 	n := &Node{
 		world: w, spec: spec, dir: dir, name: fmt.Sprintf("n%d", number),
-		paths: fakekubelet.PathsIn(filepath.Join(dir, "k")), libraries: w.program("fakes"),
+		paths: fakekubelet.PathsIn(filepath.Join(dir, "k")), libraries: w.fakes(),
 		// Every node has a loopback address of its own, so that no port meets another, also of a run beside this one.
 		address: fmt.Sprintf("127.%d.%d.%d:9410", 1+os.Getpid()%250, 1+number/250, 1+number%250),
 	}
@@ -140,7 +140,7 @@ func (n *Node) env() []string {
 }
 
 func (n *Node) command() *exec.Cmd {
-	cmd := exec.Command(n.world.program("agent"),
+	cmd := exec.Command(n.world.programs["agent"],
 		"--node-name="+n.name, "--kubeconfig="+n.world.kubeconfig, "--config="+n.path("agent.yaml"),
 		"--device-plugin-dir="+n.paths.DevicePlugins, "--pod-resources-socket="+n.paths.PodResources,
 		"--pods-api-socket="+n.paths.PodsAPI, "--cdi-dir="+n.paths.CDI, "--mps-dir="+n.path("mps"),

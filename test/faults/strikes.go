@@ -235,7 +235,7 @@ func withoutLibrary(name string, found func(context.Context, *Node) error) func(
 			return t, err
 		}
 		begin = time.Now()
-		if err := os.Symlink(filepath.Join(n.world.program("fakes"), name), filepath.Join(n.libraries, name)); err != nil {
+		if err := os.Symlink(filepath.Join(n.world.fakes(), name), filepath.Join(n.libraries, name)); err != nil {
 			return t, err
 		}
 		t.Back, err = took(ctx, begin, "a node that is whole", n.whole)

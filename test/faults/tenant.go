@@ -191,7 +191,7 @@ func (ts *tenants) launch(c fakekubelet.Container) {
 		}
 		t.limited = t.limited || strings.HasPrefix(e, "CUDA_MPS_PIPE_DIRECTORY=")
 	}
-	cmd := exec.Command(ts.node.world.program("tenant"), "--in-flight", "--sm=5", "--bw=5", "--memory=1048576")
+	cmd := exec.Command(ts.node.world.programs["tenant"], "--in-flight", "--sm=5", "--bw=5", "--memory=1048576")
 	cmd.Env = append(onHost(c), fakegpu.StateVariable+"="+ts.node.state())
 	cmd.Stdout = t
 	process, err := ts.node.processes.Start("tenant-"+c.UID, cmd)

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"sync/atomic"
 
@@ -19,6 +18,7 @@ import (
 // World is what all nodes of a run share: an API server and the programs.
 type World struct {
 	dir        string
+	programs   map[string]string
 	plane      *sandbox.ControlPlane
 	client     kubernetes.Interface
 	objects    dynamic.Interface
@@ -26,19 +26,24 @@ type World struct {
 	nodes      atomic.Int64
 }
 
-// NewWorld builds the programs and starts the API server.
+// NewWorld builds the fakes and starts the API server.
 func NewWorld(ctx context.Context) (_ *World, err error) {
 	dir, err := os.MkdirTemp("", "faults-*")
 	if err != nil {
 		return nil, fmt.Errorf("make world: %w", err)
 	}
-	w := &World{dir: dir}
+	w := &World{dir: dir, programs: map[string]string{}}
 	defer func() {
 		if err != nil {
 			w.Close()
 		}
 	}()
-	if err := w.build(ctx); err != nil {
+	for _, name := range []string{"agent", "tenant"} {
+		if w.programs[name], err = sandbox.Program(name); err != nil {
+			return nil, err
+		}
+	}
+	if err := fakegpu.Build(ctx, w.fakes()); err != nil {
 		return nil, err
 	}
 	if w.plane, err = sandbox.Start(ctx, sandbox.Options{}); err != nil {
@@ -57,24 +62,7 @@ func NewWorld(ctx context.Context) (_ *World, err error) {
 	return w, err
 }
 
-// build builds the agent, the fakes and the program of the containers.
-func (w *World) build(ctx context.Context) error {
-	root, err := sandbox.Root()
-	if err != nil {
-		return err
-	}
-	for name, source := range map[string]string{"agent": "cmd/device-plugin", "tenant": "test/fakegpu/cmd/tenant"} {
-		cmd := exec.CommandContext(ctx, "go", "build", "-o", w.program(name), ".")
-		cmd.Dir = filepath.Join(root, source)
-		cmd.Env = append(os.Environ(), "CGO_CFLAGS=-Wno-deprecated-declarations") // of go-nvml's header
-		if out, err := cmd.CombinedOutput(); err != nil {
-			return fmt.Errorf("build %s: %w\n%s", source, err, out)
-		}
-	}
-	return fakegpu.Build(ctx, w.program("fakes"))
-}
-
-func (w *World) program(name string) string { return filepath.Join(w.dir, name) }
+func (w *World) fakes() string { return filepath.Join(w.dir, "fakes") }
 
 // Close ends everything that the world runs.
 func (w *World) Close() {

@@ -15,6 +15,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/tandem-gpu/tandem/internal/sandbox"
 	"github.com/tandem-gpu/tandem/test/fakegpu"
 	"github.com/tandem-gpu/tandem/test/gpu/load"
 	"github.com/tandem-gpu/tandem/test/gpu/record"
@@ -37,10 +38,8 @@ func TestSelfCheck(t *testing.T) {
 	if err := fakegpu.Build(ctx, filepath.Join(dir, "fakes")); err != nil {
 		t.Fatal(err)
 	}
-	for name, source := range map[string]string{"gpu": ".", "agent": "../../cmd/device-plugin"} {
-		if out, err := exec.CommandContext(ctx, "go", "build", "-o", filepath.Join(dir, name), source).CombinedOutput(); err != nil {
-			t.Fatalf("build %s: %v: %s", name, err, out)
-		}
+	if out, err := exec.CommandContext(ctx, "go", "build", "-o", filepath.Join(dir, "gpu"), ".").CombinedOutput(); err != nil {
+		t.Fatalf("build the suite: %v: %s", err, out)
 	}
 	state, err := fakegpu.Node("gpu", "H100", 1)
 	if err != nil {
@@ -65,7 +64,7 @@ func TestSelfCheck(t *testing.T) {
 	}
 	report := filepath.Join(dir, "report.json")
 	args := append([]string{
-		"run", "--out=" + report, "--agent=" + filepath.Join(dir, "agent"), "--dev-root=" + dir, "--models=models.py", "--window=10ms",
+		"run", "--out=" + report, "--agent=" + sandbox.ProgramForTest(t, "agent"), "--dev-root=" + dir, "--models=models.py", "--window=10ms",
 		"--repeat=1", "--budget=20m",
 	}, parts...)
 	cmd := exec.CommandContext(ctx, filepath.Join(dir, "gpu"), args...)

@@ -9,7 +9,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -62,27 +61,10 @@ func TestElastic(t *testing.T) {
 	}
 }
 
-var controllerBinary = sync.OnceValues(func() (string, error) {
-	root, err := sandbox.Root()
-	if err != nil {
-		return "", err
-	}
-	binary := filepath.Join(built, "controller")
-	cmd := exec.Command("go", "build", "-o", binary, "./cmd/controller")
-	cmd.Dir = root
-	if output, err := cmd.CombinedOutput(); err != nil {
-		return "", fmt.Errorf("build the controller: %w\n%s", err, output)
-	}
-	return binary, nil
-})
-
 // startController starts the controller under its account. It elects no leader: one that was killed would be waited for.
 func (c *gangCluster) startController(t *testing.T, more ...string) {
 	t.Helper()
-	binary, err := controllerBinary()
-	if err != nil {
-		t.Fatal(err)
-	}
+	binary := sandbox.ProgramForTest(t, "controller")
 	kubeconfig, err := c.plane.ServiceAccount(life(t), "tandem-system", "tandem-controller")
 	if err != nil {
 		t.Fatal(err)

@@ -1,10 +1,6 @@
 package integration
 
 import (
-	"fmt"
-	"os/exec"
-	"path/filepath"
-	"sync"
 	"testing"
 
 	"github.com/tandem-gpu/tandem/internal/cluster/podgroup"
@@ -78,29 +74,8 @@ func TestGangs(t *testing.T) {
 	}
 }
 
-// buildScheduler returns the command, which is built once for all tests, so that its own main decides what it starts with.
+// buildScheduler returns the command as it is built for clusters, so that its own main decides what it starts with.
 func buildScheduler(t *testing.T) string {
 	t.Helper()
-	binary, err := schedulerBinary()
-	if err != nil {
-		t.Fatal(err)
-	}
-	return binary
+	return sandbox.ProgramForTest(t, "scheduler")
 }
-
-// built is a directory that ends with the tests.
-var built string
-
-var schedulerBinary = sync.OnceValues(func() (string, error) {
-	root, err := sandbox.Root()
-	if err != nil {
-		return "", err
-	}
-	binary := filepath.Join(built, "scheduler")
-	cmd := exec.Command("go", "build", "-o", binary, "./cmd/scheduler")
-	cmd.Dir = root
-	if output, err := cmd.CombinedOutput(); err != nil {
-		return "", fmt.Errorf("build the scheduler: %w\n%s", err, output)
-	}
-	return binary, nil
-})

@@ -7,7 +7,6 @@ import (
 	"net/http/httptest"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -114,27 +113,10 @@ func (c *lendingCluster) answerRate(w http.ResponseWriter, _ *http.Request) {
 	_, _ = fmt.Fprintf(w, `{"status": "success", "data": {"resultType": "scalar", "result": [%d, "%g"]}}`, now.Unix(), rate)
 }
 
-var fastControllerBinary = sync.OnceValues(func() (string, error) {
-	root, err := sandbox.Root()
-	if err != nil {
-		return "", err
-	}
-	binary := filepath.Join(built, "controller-fastclock")
-	cmd := exec.Command("go", "build", "-tags=fastclock", "-o", binary, "./cmd/controller")
-	cmd.Dir = root
-	if output, err := cmd.CombinedOutput(); err != nil {
-		return "", fmt.Errorf("build the controller: %w\n%s", err, output)
-	}
-	return binary, nil
-})
-
 // startFastController starts the controller under its account, with the fast clock.
 func (c *lendingCluster) startFastController(t *testing.T) {
 	t.Helper()
-	binary, err := fastControllerBinary()
-	if err != nil {
-		t.Fatal(err)
-	}
+	binary := sandbox.ProgramForTest(t, "controller-fastclock")
 	kubeconfig, err := c.plane.ServiceAccount(life(t), "tandem-system", "tandem-controller")
 	if err != nil {
 		t.Fatal(err)

@@ -24,17 +24,5 @@ func TestMain(m *testing.M) {
 		}
 	}
 	silent.Logs() // of the controllers and schedulers in this process
-	os.Exit(run(m))
-}
-
-// run runs the tests with a directory for what they build.
-func run(m *testing.M) int {
-	dir, err := os.MkdirTemp("", "tandem-integration-*")
-	if err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		return 1
-	}
-	defer os.RemoveAll(dir)
-	built = dir
-	return m.Run()
+	os.Exit(m.Run())
 }

@@ -256,16 +256,7 @@ func (s *notebook) serves() bool {
 // startActivator starts the activator under its account.
 func (s *notebook) startActivator(t *testing.T) {
 	t.Helper()
-	root, err := sandbox.Root()
-	if err != nil {
-		t.Fatal(err)
-	}
-	binary := filepath.Join(built, "activator")
-	build := exec.Command("go", "build", "-o", binary, "./cmd/activator")
-	build.Dir = root
-	if output, err := build.CombinedOutput(); err != nil {
-		t.Fatalf("build the activator: %v\n%s", err, output)
-	}
+	binary := sandbox.ProgramForTest(t, "activator")
 	kubeconfig, err := s.plane.ServiceAccount(life(t), "tandem-system", "tandem-activator")
 	if err != nil {
 		t.Fatal(err)

@@ -182,19 +182,10 @@ func startStockScheduler(t *testing.T, c *shadowCluster) {
 	})
 }
 
-// start builds shadow mode, and runs it under its account until the test ends.
+// start runs shadow mode under its account until the test ends.
 func (c *shadowCluster) start(t *testing.T) {
 	t.Helper()
-	root, err := sandbox.Root()
-	if err != nil {
-		t.Fatal(err)
-	}
-	binary := filepath.Join(built, "shadow")
-	build := exec.Command("go", "build", "-o", binary, "./cmd/shadow")
-	build.Dir = root
-	if output, err := build.CombinedOutput(); err != nil {
-		t.Fatalf("build shadow mode: %v\n%s", err, output)
-	}
+	binary := sandbox.ProgramForTest(t, "shadow")
 	kubeconfig, err := c.plane.ServiceAccount(life(t), "tandem-system", "tandem-shadow")
 	if err != nil {
 		t.Fatal(err)
