@@ -15,6 +15,7 @@ echo "cost of one pod, of one gang, and of the search for victims"
 go test -run '^$' -bench . ./pkg/placement ./pkg/plugins/gpushare ./pkg/gang ./pkg/preemption | tee "$out/cost.txt"
 
 hack/test-programs.sh
+go run ./internal/sandbox/tools etcd kube-apiserver >/dev/null
 echo "cost of the agent: memory and processor time for 80 pods, registration of 800 slots"
 go test -run '^$' -bench Agent -benchtime 1x ./test/faults | tee "$out/agent.txt"
 go test -run '^$' -bench Registration -benchtime 20x ./test/faults | tee -a "$out/agent.txt"

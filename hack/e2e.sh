@@ -67,6 +67,8 @@ if [[ -n "${SMOKE:-}" ]]; then
 fi
 
 # The one test elsewhere that needs kube-controller-manager, which is built for these tests alone.
+version=${TANDEM_KUBERNETES:+@$TANDEM_KUBERNETES}
+go run ./internal/sandbox/tools etcd "kube-apiserver$version" "kube-controller-manager$version" >/dev/null
 TANDEM_E2E=1 go test -count=1 -timeout 30m -run TestControllerManagerMakesServiceAccounts ./internal/sandbox
 
 # The limit is for a first run, which builds Kubernetes and containerd, and for SOAK=1.

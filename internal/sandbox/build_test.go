@@ -125,6 +125,38 @@ func TestToolsRefusesUnknownNames(t *testing.T) {
 	}
 }
 
+// A test that lacks tools fails at once, with the command that builds them.
+func TestTestsBuildNoTools(t *testing.T) {
+	t.Setenv("TANDEM_CACHE", t.TempDir())
+	for command, names := range map[string][]string{
+		"etcd kubectl":                         {"kubectl", "etcd"},
+		"kube-apiserver@1.35.4":                {"kube-apiserver@1.35.4"},
+		"promtool":                             {"promtool"},
+		"github.com/prometheus/prometheus:./x": {"github.com/prometheus/prometheus:./x"},
+	} {
+		if _, err := Tools(t.Context(), names...); err == nil || !strings.Contains(err.Error(), "run go run ./internal/sandbox/tools "+command+", which") {
+			t.Errorf("%s: %v, want an error that names the command", names, err)
+		}
+	}
+	_, err := Tool(t.Context(), "helm")
+	if err == nil || !strings.Contains(err.Error(), "tools helm, which") {
+		t.Errorf("helm: %v", err)
+	}
+}
+
+func TestOperatorsHaveNames(t *testing.T) {
+	for name, want := range map[string]string{
+		"promtool": "promtool", "sigs.k8s.io/jobset:.": "jobset", "sigs.k8s.io/kueue:./cmd/kueue": "kueue",
+	} {
+		if o, ok := operatorOf(name); !ok || o.program() != want {
+			t.Errorf("%s is an operator: %t, and its program is %s, want %s", name, ok, o.program(), want)
+		}
+	}
+	if _, ok := operatorOf("helm"); ok {
+		t.Error("helm is an operator")
+	}
+}
+
 func TestCatalogueNamesKnownModules(t *testing.T) {
 	root, err := Root()
 	if err != nil {

@@ -63,7 +63,7 @@ type ControlPlane struct {
 // seconds, and a process that ends is noticed at once.
 const startTimeout = 5 * time.Minute
 
-// Start builds what is missing (see Tools), waits while as many control planes run on this machine as may at once (see slots),
+// Start finds its programs (see Tools), waits while as many control planes run on this machine as may at once (see slots),
 // starts the control plane and returns when it is ready. Cancelling ctx ends only Start; Stop ends the control plane, and so does
 // the end of this process.
 func Start(ctx context.Context, options Options) (*ControlPlane, error) {

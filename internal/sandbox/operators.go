@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 )
 
 // OperatorSource returns the directory with the source of a module that tools/operators names, such as sigs.k8s.io/jobset. The
@@ -26,42 +27,48 @@ func OperatorSource(ctx context.Context, path string) (string, error) {
 	return found.Dir, nil
 }
 
-// prometheus is the module of Prometheus and promtool. Both are built without the ways to find what to scrape that take minutes to build.
-const prometheus = "github.com/prometheus/prometheus"
-
-// Prometheus returns the path of Prometheus, which it builds where the cache has none. Its configuration lists what to scrape.
-func Prometheus(ctx context.Context) (string, error) {
-	return Operator(ctx, prometheus, "./cmd/prometheus", "-tags=remove_all_sd")
+// operator is a program of a module that tools/operators names. It is built in the module's own directory, with the versions that the
+// module's authors chose.
+type operator struct {
+	module, pkg string
+	args        []string // of go build
 }
 
-// Promtool returns the path of the program that checks and tests configurations and rules of Prometheus, which it builds where the cache has
-// none. Configurations may have what to scrape found by Kubernetes.
-func Promtool(ctx context.Context) (string, error) {
-	return Operator(ctx, prometheus, "./cmd/promtool", "-tags=remove_all_sd,enable_kubernetes_sd")
+// operators are those with a name of their own. Both are built without the ways to find what to scrape that take minutes to build:
+// the configuration of Prometheus lists what to scrape, and promtool checks configurations that have it found by Kubernetes.
+func operators() map[string]operator {
+	const prometheus = "github.com/prometheus/prometheus"
+	return map[string]operator{
+		"prometheus": {prometheus, "./cmd/prometheus", []string{"-tags=remove_all_sd"}},
+		"promtool":   {prometheus, "./cmd/promtool", []string{"-tags=remove_all_sd,enable_kubernetes_sd"}},
+	}
 }
 
-// Operator returns the path of a program of a module that tools/operators names. It builds the program in the module's own
-// directory, with the versions that the module's authors chose, where the cache has none. The arguments are those of go build.
-func Operator(ctx context.Context, path, pkg string, args ...string) (string, error) {
-	dir, err := OperatorSource(ctx, path)
+// operatorOf returns the operator of a name, which may also be that of a module and a package.
+func operatorOf(name string) (operator, bool) {
+	if o, ok := operators()[name]; ok {
+		return o, true
+	}
+	module, pkg, ok := strings.Cut(name, ":")
+	return operator{module: module, pkg: pkg}, ok
+}
+
+// program returns the name of its file.
+func (o operator) program() string {
+	if o.pkg == "." {
+		return filepath.Base(o.module)
+	}
+	return filepath.Base(o.pkg)
+}
+
+func (o operator) builder(ctx context.Context, cache string) (*builder, error) {
+	dir, err := OperatorSource(ctx, o.module)
 	if err != nil {
-		return "", err
+		return nil, err
 	}
-	cache, err := cacheDir()
-	if err != nil {
-		return "", err
-	}
-	name := filepath.Base(path)
-	if pkg != "." {
-		name = filepath.Base(pkg)
-	}
-	out := filepath.Join(cache, "tools", "operators-"+filepath.Base(dir))
-	b := &builder{
-		name: "operators", dir: dir, out: out, packages: map[string]string{name: pkg}, progress: os.Stderr,
-		mod: module{args: args, firstTime: "2 to 5 minutes on two cores"},
-	}
-	if err := b.ensure(ctx, []string{name}); err != nil {
-		return "", err
-	}
-	return filepath.Join(out, name), nil
+	program := o.program()
+	return &builder{
+		name: "operators", dir: dir, out: filepath.Join(cache, "tools", "operators-"+filepath.Base(dir)), packages: map[string]string{program: o.pkg},
+		progress: os.Stderr, mod: module{args: o.args, firstTime: "2 to 5 minutes on two cores"},
+	}, nil
 }

@@ -86,7 +86,7 @@ func TestBuilderOfVersions(t *testing.T) {
 	cache := t.TempDir()
 	at := func(name string) string {
 		t.Helper()
-		b, err := builderOf(t.Context(), name, root, cache)
+		b, _, err := builderOf(t.Context(), name, root, cache)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -99,7 +99,7 @@ func TestBuilderOfVersions(t *testing.T) {
 	for name, want := range map[string]string{
 		"kubelet@1.35": "it must be a whole one", "etcd@1.35.4": "only programs of Kubernetes", "emacs@1.35.4": "unknown",
 	} {
-		if _, err := builderOf(t.Context(), name, root, cache); err == nil || !strings.Contains(err.Error(), want) {
+		if _, _, err := builderOf(t.Context(), name, root, cache); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v, want %q", name, err, want)
 		}
 	}

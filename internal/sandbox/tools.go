@@ -14,6 +14,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"testing"
 )
 
 // kubernetesVersion is what the binaries of tools/controlplane say they are. The value must agree with that module's
@@ -77,14 +78,47 @@ func catalogue() map[string]tool {
 	}
 }
 
-// Tools returns the path of each named program, by name. It builds missing programs from the modules under tools/ into
+// Build returns the path of each named program, by name. It builds missing programs from the modules under tools/ into
 // ${TANDEM_CACHE}/tools/<module>-<key>/, by default in tandem/ under the user's cache directory. The key covers the
 // module's files, the Go version and the build flags. A file lock keeps processes that build at once from doing the
 // work twice. Progress goes to stderr, for missing programs only.
 //
 // A name may have another version of Kubernetes, as kube-apiserver@1.35.4 (see At): the build then uses a module that
-// Tools generates in the cache.
+// Build generates in the cache. It may also be a package of a module that tools/operators names, as sigs.k8s.io/jobset:./cmd.
+func Build(ctx context.Context, names ...string) (map[string]string, error) {
+	return find(ctx, names, func(b *builder, programs map[string]string) error {
+		return b.ensure(ctx, slices.Sorted(maps.Keys(programs)))
+	})
+}
+
+// Tools is Build for programs. In a test it builds nothing, and fails where a program is missing: a build takes minutes, which no
+// deadline of a test foresees.
 func Tools(ctx context.Context, names ...string) (map[string]string, error) {
+	if !testing.Testing() {
+		return Build(ctx, names...)
+	}
+	return find(ctx, names, func(b *builder, programs map[string]string) error {
+		var missing []string
+		for _, program := range b.missing(slices.Sorted(maps.Keys(programs))) {
+			missing = append(missing, programs[program])
+		}
+		if len(missing) == 0 {
+			return nil
+		}
+		command := "go run ./internal/sandbox/tools " + strings.Join(missing, " ")
+		return fmt.Errorf("find %s: tests do not build it; run %s, which takes %s", strings.Join(missing, ", "), command, b.mod.firstTime)
+	})
+}
+
+// Tool is Tools for one program.
+func Tool(ctx context.Context, name string) (string, error) {
+	paths, err := Tools(ctx, name)
+	return paths[name], err
+}
+
+// find returns the paths of programs, which have calls to provide: for each builder one, with the names that the programs were asked
+// for by.
+func find(ctx context.Context, names []string, provide func(b *builder, programs map[string]string) error) (map[string]string, error) {
 	root, err := Root()
 	if err != nil {
 		return nil, err
@@ -93,48 +127,58 @@ func Tools(ctx context.Context, names ...string) (map[string]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	paths, builders, programs := map[string]string{}, map[string]*builder{}, map[string][]string{}
+	paths, builders, programs := map[string]string{}, map[string]*builder{}, map[string]map[string]string{}
 	for _, name := range names {
-		program, _, _ := strings.Cut(name, "@")
-		b, err := builderOf(ctx, name, root, cache)
+		b, program, err := builderOf(ctx, name, root, cache)
 		if err != nil {
 			return nil, err
 		}
-		builders[b.out] = b
-		if !slices.Contains(programs[b.out], program) {
-			programs[b.out] = append(programs[b.out], program)
-		}
 		paths[name] = filepath.Join(b.out, program)
+		of := b.out
+		if len(b.packages) == 1 { // an operator, with flags of its own
+			of = paths[name]
+		}
+		if builders[of] == nil {
+			builders[of], programs[of] = b, map[string]string{}
+		}
+		programs[of][program] = name
 	}
-	for _, out := range slices.Sorted(maps.Keys(builders)) {
-		if err := builders[out].ensure(ctx, programs[out]); err != nil {
+	for _, of := range slices.Sorted(maps.Keys(builders)) {
+		if err := provide(builders[of], programs[of]); err != nil {
 			return nil, err
 		}
 	}
 	return paths, nil
 }
 
-// builderOf returns the builder of a program, by its name with or without a version.
-func builderOf(ctx context.Context, name, root, cache string) (*builder, error) {
+// builderOf returns the builder of a program, by its name with or without a version, and the name of its file.
+func builderOf(ctx context.Context, name, root, cache string) (b *builder, program string, err error) {
+	if o, ok := operatorOf(name); ok {
+		b, err = o.builder(ctx, cache)
+		return b, o.program(), err
+	}
 	program, version, versioned := strings.Cut(name, "@")
 	t, ok := catalogue()[program]
 	if !ok {
-		return nil, fmt.Errorf("find tool %q: unknown; the tools are %s", program, strings.Join(slices.Sorted(maps.Keys(catalogue())), ", "))
+		known := slices.Sorted(maps.Keys(catalogue()))
+		return nil, "", fmt.Errorf("find tool %q: unknown; the tools are %s", program, strings.Join(append(known, slices.Sorted(maps.Keys(operators()))...), ", "))
 	}
-	if !versioned {
-		return newBuilder(ctx, t.module, filepath.Join(root, "tools", t.module), cache)
-	}
-	if !strings.HasPrefix(t.pkg, "k8s.io/kubernetes/") {
-		return nil, fmt.Errorf("find tool %q: only programs of Kubernetes can be had in another version", name)
-	}
-	r, own, err := parseRelease(version)
-	if err != nil {
-		return nil, fmt.Errorf("find tool %q: %w", name, err)
+	own := !versioned
+	var r release
+	if versioned {
+		if !strings.HasPrefix(t.pkg, "k8s.io/kubernetes/") {
+			return nil, "", fmt.Errorf("find tool %q: only programs of Kubernetes can be had in another version", name)
+		}
+		if r, own, err = parseRelease(version); err != nil {
+			return nil, "", fmt.Errorf("find tool %q: %w", name, err)
+		}
 	}
 	if own {
-		return newBuilder(ctx, t.module, filepath.Join(root, "tools", t.module), cache)
+		b, err = newBuilder(ctx, t.module, filepath.Join(root, "tools", t.module), cache)
+	} else {
+		b, err = r.builder(ctx, cache)
 	}
-	return r.builder(ctx, cache)
+	return b, program, err
 }
 
 // Root returns the root directory of the repository: the nearest directory upwards of the working directory whose

@@ -41,7 +41,7 @@ func startPrometheus(ctx context.Context, t *testing.T, c *cluster) *prometheus 
 	t.Helper()
 	dir := t.TempDir()
 	config := c.configure(ctx, t, dir)
-	binary, err := sandbox.Prometheus(ctx)
+	binary, err := sandbox.Tool(ctx, "prometheus")
 	if err != nil {
 		t.Fatal(err)
 	}

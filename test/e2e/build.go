@@ -54,7 +54,7 @@ func clusterPrograms() []string {
 
 // build makes every program that the run needs: inside of the namespaces there is no network to fetch modules from.
 func build(ctx context.Context, l layout) error {
-	if _, err := sandbox.Tools(ctx, clusterPrograms()...); err != nil {
+	if _, err := sandbox.Build(ctx, clusterPrograms()...); err != nil {
 		return err
 	}
 	root, err := sandbox.Root()

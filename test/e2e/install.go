@@ -50,7 +50,7 @@ func buildInstalled(ctx context.Context, l layout) error {
 	if err != nil {
 		return err
 	}
-	if _, err := sandbox.Tools(ctx, "helm"); err != nil {
+	if _, err := sandbox.Build(ctx, "helm"); err != nil {
 		return err
 	}
 	fmt.Fprintf(os.Stderr, "e2e: building the releases %s and %s, and the registry\n", older, newer)

@@ -43,10 +43,8 @@ const (
 	adapterNamespace = "kube-system"
 )
 
-// adapterBinary returns the path of prometheus-adapter, which it builds where the cache has none.
-func adapterBinary(ctx context.Context) (string, error) {
-	return sandbox.Operator(ctx, "sigs.k8s.io/prometheus-adapter", "./cmd/adapter")
-}
+// adapter is the tool prometheus-adapter.
+const adapter = "sigs.k8s.io/prometheus-adapter:./cmd/adapter"
 
 // adapterConfig has the adapter say how many requests a second each pod answers or refuses: the numbers of the preset triton, by pod.
 const adapterConfig = `rules:
@@ -143,7 +141,7 @@ func horizontalController(ctx context.Context, config *rest.Config) (run func(),
 // startAdapter starts prometheus-adapter behind the API server, and waits until it serves.
 func (c *gatewayCluster) startAdapter(t *testing.T) {
 	t.Helper()
-	binary, err := adapterBinary(t.Context())
+	binary, err := sandbox.Tool(t.Context(), adapter)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -48,16 +48,10 @@ func TestFleetsGateway(t *testing.T) {
 	c.scene(t, "a trace, beside the HorizontalPodAutoscaler", gatewayTrace)
 }
 
-// enterNamespace builds what the test needs, which takes the network, and runs the test again in a network namespace of its own.
+// enterNamespace downloads what the test reads, which takes the network, and runs the test again in a network namespace of its own.
 func enterNamespace(t *testing.T) {
 	t.Helper()
-	if _, err := sandbox.Tools(t.Context(), "etcd", "kube-apiserver", "traefik"); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := sandbox.Prometheus(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := adapterBinary(t.Context()); err != nil {
+	if _, err := sandbox.Tools(t.Context(), "etcd", "kube-apiserver", "traefik", "prometheus", adapter); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := sandbox.OperatorSource(t.Context(), gatewayModule); err != nil {

@@ -148,7 +148,7 @@ func (c *fleetCluster) startPrometheus(t *testing.T, exporter *exporterServer) {
 // runPrometheus starts a Prometheus that scrapes each second, given how it finds what it scrapes, and has the fleets query it.
 func (c *fleetCluster) runPrometheus(t *testing.T, discovery string) {
 	t.Helper()
-	binary, err := sandbox.Prometheus(t.Context())
+	binary, err := sandbox.Tool(t.Context(), "prometheus")
 	if err != nil {
 		t.Fatal(err)
 	}

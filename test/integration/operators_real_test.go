@@ -96,7 +96,7 @@ func exampleStarts(t *testing.T, c *gangCluster, file, gang string, members, slo
 // operator starts an operator as an administrator.
 func (c *gangCluster) operator(t *testing.T, module, pkg string, args ...string) {
 	t.Helper()
-	binary, err := sandbox.Operator(t.Context(), module, pkg)
+	binary, err := sandbox.Tool(t.Context(), module+":"+pkg)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -130,7 +130,7 @@ func writeRules(t *testing.T, path string, groups []Group) {
 
 func promtool(t *testing.T, args ...string) {
 	t.Helper()
-	binary, err := sandbox.Promtool(t.Context())
+	binary, err := sandbox.Tool(t.Context(), "promtool")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -93,7 +93,7 @@ func TestPromtool(t *testing.T) {
 
 func promtool(t *testing.T, args ...string) {
 	t.Helper()
-	binary, err := sandbox.Promtool(t.Context())
+	binary, err := sandbox.Tool(t.Context(), "promtool")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -22,10 +22,7 @@ import (
 const version = "v0.1.0"
 
 // helm is the program.
-var helm = sync.OnceValues(func() (string, error) {
-	tools, err := sandbox.Tools(context.Background(), "helm")
-	return tools["helm"], err
-})
+var helm = sync.OnceValues(func() (string, error) { return sandbox.Tool(context.Background(), "helm") })
 
 // chartOf writes the chart and returns its folder.
 func chartOf(t *testing.T) string {

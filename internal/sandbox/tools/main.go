@@ -3,9 +3,10 @@
 //
 //	PATH="$(go run ./internal/sandbox/tools kustomize golangci-lint):$PATH"
 //
-// The name of a program of Kubernetes may have a version: kubelet@1.35.4.
+// The name of a program of Kubernetes may have a version: kubelet@1.35.4. A package of a module that tools/operators names is a
+// program too: sigs.k8s.io/kueue:./cmd/kueue.
 //
-// Progress goes to stderr. See sandbox.Tools for the names and the cache.
+// Progress goes to stderr. See sandbox.Build for the names and the cache.
 package main
 
 import (
@@ -31,7 +32,7 @@ func main() {
 func run() error {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	paths, err := sandbox.Tools(ctx, os.Args[1:]...)
+	paths, err := sandbox.Build(ctx, os.Args[1:]...)
 	if err != nil {
 		return err
 	}
