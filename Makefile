@@ -53,23 +53,30 @@ nightly: ## everything that can be checked without a GPU, in hours, and a table;
 	@hack/nightly.sh
 
 .PHONY: tested-with test-programs
+# Programs of others that the tests start are built here, with progress, and never within a test.
+STARTED = etcd kube-apiserver gotestsum $(if $(filter ./... ./test/... ./test/guides,$(PACKAGES)),kubectl) \
+	$(if $(filter ./... ./internal/... ./internal/release%,$(PACKAGES)),helm) $(if $(filter ./... ./internal/... ./internal/metrics%,$(PACKAGES)),promtool)
 tested-with: test-programs # builds what the tests start
-	@echo "test: looking for the programs that the tests start"
-	@go run ./internal/sandbox/tools etcd kube-apiserver kubectl helm gotestsum >/dev/null
+	@go run ./internal/sandbox/tools $(STARTED) >/dev/null
 
-test-programs: ## build the programs that the tests start into bin/test
+test-programs: ## build those of Tandem's programs that tests start into bin/test
 	@hack/test-programs.sh
 
 .PHONY: test-operators
 test-operators: tested-with ## six operators make gangs and are resized, with their real controllers; measure fleets by Prometheus, ask it for all dashboards; the first run builds them
+	@go run ./internal/sandbox/tools prometheus sigs.k8s.io/jobset:. sigs.k8s.io/lws:./cmd github.com/ray-project/kuberay/ray-operator:. \
+		github.com/kubeflow/training-operator:./cmd/training-operator.v1 github.com/kubeflow/trainer/v2:./cmd/trainer-controller-manager \
+		github.com/kubeflow/mpi-operator:./cmd/mpi-operator >/dev/null
 	TANDEM_OPERATORS=1 go test -count=1 -timeout 30m -run 'TestOperators$$|TestFleetsPrometheus$$|TestMonitoring$$' -v ./test/integration ./test/demo
 
 .PHONY: test-kueue
 test-kueue: tested-with ## Kueue and JobSet in front of the scheduler, with the AdmissionCheck; as root; the first run builds them
+	@go run ./internal/sandbox/tools sigs.k8s.io/kueue:./cmd/kueue sigs.k8s.io/jobset:. >/dev/null
 	TANDEM_KUEUE=1 go test -count=1 -timeout 30m -run 'TestKueue$$' -v ./test/integration
 
 .PHONY: test-autoscaler
 test-autoscaler: tested-with ## Karpenter makes and removes nodes for pods with vGPUs, three minutes; the first run builds it
+	@go run ./internal/sandbox/tools sigs.k8s.io/karpenter:./kwok >/dev/null
 	TANDEM_AUTOSCALER=1 go test -count=1 -timeout 30m -run 'TestAutoscaler$$' -v ./test/integration
 
 .PHONY: test-notebooks
@@ -80,6 +87,7 @@ test-notebooks: tested-with ## park and wake a real Jupyter server, three minute
 
 .PHONY: test-gateway
 test-gateway: tested-with ## send requests through traefik to inference fleets, beside autoscalers too, 20 minutes; as root or with user namespaces; builds traefik first
+	@go run ./internal/sandbox/tools traefik prometheus sigs.k8s.io/prometheus-adapter:./cmd/adapter >/dev/null
 	TANDEM_GATEWAY=1 go test -count=1 -timeout 60m -run 'TestFleetsGateway$$' -v ./test/integration
 
 .PHONY: test-page
