@@ -23,6 +23,9 @@ var (
 // podSource is "apiserver" for a kubelet without its Pods API.
 var podSource = os.Getenv("TANDEM_POD_SOURCE")
 
+// smoke reports whether scenarios that repeat something do so no more often than it takes to see it once: what each commit must pass.
+func smoke() bool { return os.Getenv("SMOKE") != "" }
+
 // podsFromServer reports whether the kubelet serves no Pods API, so that the agent has to use the API server.
 func podsFromServer() bool {
 	older := false

@@ -16,8 +16,6 @@ const (
 	// upFor and downFor are the phases of an agent that crashes again and again. The kubelet's status is two seconds late.
 	upFor   = 3 * time.Second
 	downFor = time.Second
-	// refusals that the kubelet must have made before the agent is left alone: the first, and one after a pause.
-	refusals = 2
 	// crashPatience bounds the scenario. Pauses of the scheduler grow to minutes.
 	crashPatience = 10 * time.Minute
 	// backoffLimit is the usual one of a Job.
@@ -30,6 +28,10 @@ func crashLoop(n *Tenant) {
 	ctx, cancel := context.WithTimeout(n.t.Context(), crashPatience)
 	defer cancel()
 	n.createJob(ctx, "steps")
+	refusals := 2 // that the kubelet must have made before the agent is left alone: the first, and one after a pause
+	if smoke() {
+		refusals = 1
+	}
 	refused, pauses := 0, 0
 	for refused < refusals {
 		n.agent.Stop(0)

@@ -37,7 +37,10 @@ func shares(n *Tenant) {
 // it has none left of the device that one of the pods is assigned.
 func swap(n *Tenant) {
 	rounds := 20
-	if os.Getenv("SOAK") != "" {
+	switch {
+	case smoke():
+		rounds = 4
+	case os.Getenv("SOAK") != "":
 		rounds = 200
 	}
 	foreign := n.rounds("free", rounds/2, 6) // 6 + 6 do not fit on one device
