@@ -15,11 +15,10 @@ import (
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/klog/v2"
-	"sigs.k8s.io/kustomize/api/krusty"
-	"sigs.k8s.io/kustomize/kyaml/filesys"
 	"sigs.k8s.io/yaml"
 
 	"github.com/tandem-gpu/tandem/internal/sandbox"
+	testcluster "github.com/tandem-gpu/tandem/test/cluster"
 	"github.com/tandem-gpu/tandem/test/fakegpu"
 )
 
@@ -184,9 +183,9 @@ subjects: [{apiGroup: rbac.authorization.k8s.io, kind: User, name: jane}]
 // install applies deploy/ as an administrator does. Kubernetes' own controllers run for the namespace of the users alone: the Deployments and
 // DaemonSets of deploy/ stay without pods, and the demo starts their binaries itself.
 func (c *cluster) install(ctx context.Context) error {
-	rendered, err := krusty.MakeKustomizer(krusty.MakeDefaultOptions()).Run(filesys.MakeFsOnDisk(), filepath.Join(c.root, "deploy"))
+	rendered, err := testcluster.Render("deploy")
 	if err != nil {
-		return fmt.Errorf("render deploy/: %w", err)
+		return err
 	}
 	manifests, err := rendered.AsYaml()
 	if err != nil {

@@ -4,24 +4,19 @@ import (
 	"context"
 	"fmt"
 	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
-	admissionv1 "k8s.io/api/admissionregistration/v1"
 	authenticationv1 "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"k8s.io/component-base/cli"
 	"k8s.io/kubernetes/cmd/kube-scheduler/app"
-	"sigs.k8s.io/kustomize/api/krusty"
-	"sigs.k8s.io/kustomize/kyaml/filesys"
 
 	"github.com/tandem-gpu/tandem/internal/sandbox"
 	"github.com/tandem-gpu/tandem/internal/scheduler/machine"
@@ -30,6 +25,7 @@ import (
 	"github.com/tandem-gpu/tandem/pkg/plugins/gpugang"
 	"github.com/tandem-gpu/tandem/pkg/plugins/gpupreempt"
 	"github.com/tandem-gpu/tandem/pkg/plugins/gpushare"
+	testcluster "github.com/tandem-gpu/tandem/test/cluster"
 )
 
 // asScheduler in the environment makes the test's own binary behave as the scheduler.
@@ -102,44 +98,27 @@ func install(ctx context.Context) error {
 		return err
 	}
 	for _, name := range []string{"n1", "n2"} {
-		node := &corev1.Node{
-			ObjectMeta: metav1.ObjectMeta{Name: name},
-			Status: corev1.NodeStatus{Allocatable: corev1.ResourceList{
-				corev1.ResourceCPU: resource.MustParse("8"), corev1.ResourceMemory: resource.MustParse("16Gi"),
-				corev1.ResourcePods: resource.MustParse("100"), v1alpha1.ResourceVGPU: resource.MustParse("1000"),
-			}},
-		}
-		node, err := admin.CoreV1().Nodes().Create(ctx, node, metav1.CreateOptions{})
+		err := testcluster.AddNode(ctx, admin, name, nil, corev1.ResourceList{
+			corev1.ResourceCPU: resource.MustParse("8"), corev1.ResourceMemory: resource.MustParse("16Gi"),
+			corev1.ResourcePods: resource.MustParse("100"), v1alpha1.ResourceVGPU: resource.MustParse("1000"),
+		})
 		if err != nil {
-			return err
-		}
-		// Admission taints a new node as not ready.
-		node.Spec.Taints = nil
-		if _, err := admin.CoreV1().Nodes().Update(ctx, node, metav1.UpdateOptions{}); err != nil {
 			return err
 		}
 	}
 	if err := makeUsers(ctx, admin); err != nil {
 		return err
 	}
-	return awaitPolicies(ctx, admin)
+	return testcluster.AwaitPolicies(ctx, admin)
 }
 
-// render builds a folder of the repository as `kubectl apply -k` does.
+// render builds a folder as `kubectl apply -k` does.
 func render(folder string) ([]byte, error) {
-	root, err := sandbox.Root()
+	rendered, err := testcluster.Render(folder)
 	if err != nil {
 		return nil, err
 	}
-	return kustomize(filepath.Join(root, folder))
-}
-
-func kustomize(folder string) ([]byte, error) {
-	result, err := krusty.MakeKustomizer(krusty.MakeDefaultOptions()).Run(filesys.MakeFsOnDisk(), folder)
-	if err != nil {
-		return nil, err
-	}
-	return result.AsYaml()
+	return rendered.AsYaml()
 }
 
 // makeUsers gives jane what a careless administrator gives the developer of a namespace: everything that touches pods,
@@ -167,41 +146,6 @@ func makeUsers(ctx context.Context, admin kubernetes.Interface) error {
 	}
 	_, err := admin.RbacV1().RoleBindings(team).Create(ctx, binding, metav1.CreateOptions{})
 	return err
-}
-
-// awaitPolicies waits until the API server enforces all policies that were applied by now. It compiles all that it knows of together, some
-// time after they were applied: when it enforces one that came after the others, it enforces those too.
-func awaitPolicies(ctx context.Context, admin kubernetes.Interface) error {
-	const name = "the-last-policy"
-	policy := &admissionv1.ValidatingAdmissionPolicy{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: admissionv1.ValidatingAdmissionPolicySpec{
-		MatchConstraints: &admissionv1.MatchResources{ResourceRules: []admissionv1.NamedRuleWithOperations{{RuleWithOperations: admissionv1.RuleWithOperations{
-			Operations: []admissionv1.OperationType{admissionv1.Create},
-			Rule:       admissionv1.Rule{APIGroups: []string{""}, APIVersions: []string{"v1"}, Resources: []string{"configmaps"}},
-		}}}},
-		Validations: []admissionv1.Validation{{Expression: "object.metadata.name != '" + name + "'"}},
-	}}
-	binding := &admissionv1.ValidatingAdmissionPolicyBinding{ObjectMeta: policy.ObjectMeta, Spec: admissionv1.ValidatingAdmissionPolicyBindingSpec{
-		PolicyName: name, ValidationActions: []admissionv1.ValidationAction{admissionv1.Deny},
-	}}
-	policies, bindings := admin.AdmissionregistrationV1().ValidatingAdmissionPolicies(), admin.AdmissionregistrationV1().ValidatingAdmissionPolicyBindings()
-	if _, err := policies.Create(ctx, policy, metav1.CreateOptions{}); err != nil {
-		return err
-	}
-	if _, err := bindings.Create(ctx, binding, metav1.CreateOptions{}); err != nil {
-		return err
-	}
-	refused := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: name}}
-	err := wait.PollUntilContextTimeout(ctx, pollInterval, timeout, true, func(ctx context.Context) (bool, error) {
-		_, err := admin.CoreV1().ConfigMaps(team).Create(ctx, refused, dryRun)
-		return err != nil && strings.Contains(err.Error(), "ValidatingAdmissionPolicy '"+name+"'"), nil
-	})
-	if err != nil {
-		return fmt.Errorf("wait until the policies are enforced: %w", err)
-	}
-	if err := bindings.Delete(ctx, name, metav1.DeleteOptions{}); err != nil {
-		return err
-	}
-	return policies.Delete(ctx, name, metav1.DeleteOptions{})
 }
 
 // account is somebody who sends requests.

@@ -44,7 +44,7 @@ func build(t *testing.T, lines string) []byte {
 	if err := os.WriteFile(filepath.Join(folder, "kustomization.yaml"), []byte(kustomization), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	raw, err := kustomize(folder)
+	raw, err := render(folder)
 	if err != nil {
 		t.Fatal(err)
 	}

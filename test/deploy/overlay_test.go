@@ -22,6 +22,7 @@ import (
 
 	"github.com/tandem-gpu/tandem/internal/sandbox"
 	"github.com/tandem-gpu/tandem/pkg/api/v1alpha1"
+	testcluster "github.com/tandem-gpu/tandem/test/cluster"
 )
 
 // elsewhere is the namespace of an overlay.
@@ -133,7 +134,7 @@ func settle(t *testing.T, c kubernetes.Interface) {
 	if _, err := c.CoreV1().Namespaces().Create(t.Context(), namespace, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	if err := awaitPolicies(t.Context(), c); err != nil {
+	if err := testcluster.AwaitPolicies(t.Context(), c); err != nil {
 		t.Fatal(err)
 	}
 }

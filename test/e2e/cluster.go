@@ -12,11 +12,10 @@ import (
 
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
-	"sigs.k8s.io/kustomize/api/krusty"
 	"sigs.k8s.io/kustomize/api/resmap"
-	"sigs.k8s.io/kustomize/kyaml/filesys"
 
 	"github.com/tandem-gpu/tandem/internal/sandbox"
+	"github.com/tandem-gpu/tandem/test/cluster"
 )
 
 // nodeName is the name of the only node.
@@ -123,12 +122,7 @@ func (c *Cluster) applyDeploy(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	options := krusty.MakeDefaultOptions()
-	c.deploy, err = krusty.MakeKustomizer(options).Run(filesys.MakeFsOnDisk(), filepath.Join(root, "deploy"))
-	if err != nil {
-		return fmt.Errorf("run kustomize: %w", err)
-	}
-	if err := c.apply(ctx, func(kind string) bool { return kind != "Deployment" && kind != "DaemonSet" }); err != nil || !podsFromServer() {
+	if c.deploy, err = cluster.Apply(ctx, c.plane, "deploy"); err != nil || !podsFromServer() {
 		return err
 	}
 	rbac, err := os.ReadFile(filepath.Join(root, "deploy", "components", "pods-from-apiserver", "rbac.yaml"))
@@ -136,23 +130,6 @@ func (c *Cluster) applyDeploy(ctx context.Context) error {
 		return err
 	}
 	return c.plane.Apply(ctx, rbac)
-}
-
-// apply applies the objects of deploy/ of the chosen kinds.
-func (c *Cluster) apply(ctx context.Context, chosen func(kind string) bool) error {
-	resources := c.deploy.Resources()
-	documents := make([]string, 0, len(resources))
-	for _, r := range resources {
-		if !chosen(r.GetKind()) {
-			continue
-		}
-		document, err := r.AsYAML()
-		if err != nil {
-			return fmt.Errorf("encode %s %s: %w", r.GetKind(), r.GetName(), err)
-		}
-		documents = append(documents, string(document))
-	}
-	return c.plane.Apply(ctx, []byte(strings.Join(documents, "\n---\n")))
 }
 
 // configOf returns the configuration file that deploy/ mounts into a component: the ConfigMap whose name begins so.

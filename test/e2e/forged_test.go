@@ -12,6 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/tandem-gpu/tandem/pkg/api/v1alpha1"
+	"github.com/tandem-gpu/tandem/test/cluster"
 )
 
 // forgery is a well-formed assignment of two slots to the container main of a pod with the UID.
@@ -128,7 +129,7 @@ func (n *Tenant) withoutPolicies() {
 	n.t.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), patience)
 		defer cancel()
-		err := n.apply(ctx, func(k string) bool { return k == kind })
+		_, err := cluster.Apply(ctx, n.plane, "deploy")
 		if err == nil {
 			err = poll(ctx, "the policies", func(ctx context.Context) error { return n.enforced(ctx, true) })
 		}

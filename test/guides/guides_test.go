@@ -11,11 +11,12 @@ import (
 	"regexp"
 	"strings"
 	"testing"
-	"time"
 
 	gocmp "github.com/google/go-cmp/cmp"
+	"k8s.io/client-go/kubernetes"
 
 	"github.com/tandem-gpu/tandem/internal/sandbox"
+	"github.com/tandem-gpu/tandem/test/cluster"
 )
 
 // ownWord is a word in capitals that users replace by a name of their own, such as NODE.
@@ -102,8 +103,8 @@ func newShell(t *testing.T, root string) *shell {
 	if err != nil {
 		t.Fatal(err)
 	}
-	cluster := sandbox.StartForTest(t, sandbox.Options{Authorization: "Node,RBAC"})
-	config, err := cluster.Kubeconfig("admin", []string{"system:masters"})
+	plane := sandbox.StartForTest(t, sandbox.Options{Authorization: "Node,RBAC"})
+	config, err := plane.Kubeconfig("admin", []string{"system:masters"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -120,25 +121,14 @@ func newShell(t *testing.T, root string) *shell {
 	if out, err := s.pipe(t.Context(), string(objects), "kubectl apply --server-side -f -"); err != nil {
 		t.Fatalf("make the cluster of the guides: %v\n%s", err, out)
 	}
-	s.awaitPolicies(t)
-	return s
-}
-
-// awaitPolicies returns when the API server enforces the admission policies, which is a moment after it has taken them.
-func (s *shell) awaitPolicies(t *testing.T) {
-	t.Helper()
-	const probe = "apiVersion: v1\nkind: Namespace\nmetadata: {name: probe, labels: {tandem-gpu.io/nothing: x}}\n"
-	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute) // only a hang reaches it
-	defer cancel()
-	for {
-		out, err := s.pipe(ctx, probe, "kubectl create --dry-run=server -f -")
-		switch {
-		case err != nil && strings.Contains(out, "tandem-keys"):
-			return
-		case ctx.Err() != nil:
-			t.Fatalf("the admission policies are not enforced: %v\n%s", err, out)
-		}
+	client, err := kubernetes.NewForConfig(plane.Admin())
+	if err != nil {
+		t.Fatal(err)
 	}
+	if err := cluster.AwaitPolicies(t.Context(), client); err != nil {
+		t.Fatal(err)
+	}
+	return s
 }
 
 // pipe runs a script, which reads input, and returns what it wrote.

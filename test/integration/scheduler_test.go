@@ -25,7 +25,7 @@ import (
 	_ "github.com/tandem-gpu/tandem/pkg/api/config/scheme" // the plugin's arguments, for the scheduler's configuration
 	"github.com/tandem-gpu/tandem/pkg/api/v1alpha1"
 	"github.com/tandem-gpu/tandem/pkg/plugins/gpushare"
-	"github.com/tandem-gpu/tandem/test/fakecluster"
+	"github.com/tandem-gpu/tandem/test/cluster"
 )
 
 // startScheduler runs the stock scheduler with the plugin until the test ends. Changes are to the plugin's arguments.
@@ -115,21 +115,11 @@ func podInformer(client kubernetes.Interface) cache.SharedIndexInformer {
 // createNode creates a ready Node and its GPUNode.
 func createNode(t *testing.T, api *rest.Config, g *v1alpha1.GPUNode) {
 	t.Helper()
-	nodes := clientFor(t, api).CoreV1().Nodes()
-	n, err := nodes.Create(t.Context(), &v1.Node{ObjectMeta: metav1.ObjectMeta{Name: g.Name}}, metav1.CreateOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	n.Spec.Taints = nil // admission marks new nodes as not ready, and no controller runs that would take it back
-	if n, err = nodes.Update(t.Context(), n, metav1.UpdateOptions{}); err != nil {
-		t.Fatal(err)
-	}
-	n.Status.Capacity = v1.ResourceList{
+	err := cluster.AddNode(t.Context(), clientFor(t, api), g.Name, nil, v1.ResourceList{
 		v1.ResourceCPU: resource.MustParse("1000"), v1.ResourceMemory: resource.MustParse("1Ti"), v1.ResourcePods: resource.MustParse("500"),
 		v1alpha1.ResourceVGPU: resource.MustParse("1000"),
-	}
-	n.Status.Allocatable = n.Status.Capacity
-	if _, err := nodes.UpdateStatus(t.Context(), n, metav1.UpdateOptions{}); err != nil {
+	})
+	if err != nil {
 		t.Fatal(err)
 	}
 	createGPUNode(t, api, g)
@@ -141,16 +131,7 @@ func createGPUNode(t *testing.T, api *rest.Config, g *v1alpha1.GPUNode) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	u, err := fakecluster.Unstructured(g)
-	if err != nil {
-		t.Fatal(err)
-	}
-	created, err := client.Resource(v1alpha1.GPUNodes).Create(t.Context(), u.DeepCopy(), metav1.CreateOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	u.SetResourceVersion(created.GetResourceVersion())
-	if _, err := client.Resource(v1alpha1.GPUNodes).UpdateStatus(t.Context(), u, metav1.UpdateOptions{}); err != nil {
+	if err := cluster.AddGPUNode(t.Context(), client, g); err != nil {
 		t.Fatal(err)
 	}
 }

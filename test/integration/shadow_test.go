@@ -9,7 +9,6 @@ import (
 	"net/http"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -19,13 +18,12 @@ import (
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/kubernetes/pkg/scheduler"
 	"k8s.io/kubernetes/pkg/scheduler/profile"
-	"sigs.k8s.io/kustomize/api/krusty"
-	"sigs.k8s.io/kustomize/kyaml/filesys"
 
 	"github.com/tandem-gpu/tandem/internal/cluster/served"
 	"github.com/tandem-gpu/tandem/internal/sandbox"
@@ -33,6 +31,7 @@ import (
 	"github.com/tandem-gpu/tandem/pkg/placement"
 	"github.com/tandem-gpu/tandem/pkg/shadow"
 	"github.com/tandem-gpu/tandem/pkg/sim"
+	"github.com/tandem-gpu/tandem/test/cluster"
 )
 
 // TestShadow runs shadow mode as it is built, under the rights of its account, beside the stock scheduler in a cluster without Tandem:
@@ -98,7 +97,9 @@ func startShadowCluster(t *testing.T) *shadowCluster {
 	t.Helper()
 	c := &shadowCluster{plane: sandbox.StartForTest(t, sandbox.Options{Authorization: authorization})}
 	c.admin = clientFor(t, c.plane.Admin())
-	c.install(t)
+	if _, err := cluster.Apply(t.Context(), c.plane, "deploy/shadow"); err != nil {
+		t.Fatal(err)
+	}
 	for _, name := range []string{"n0", "n1", "bare"} {
 		c.createNode(t, name)
 	}
@@ -109,50 +110,27 @@ func startShadowCluster(t *testing.T) *shadowCluster {
 	return c
 }
 
-// install applies deploy/shadow, without what would run in a pod.
-func (c *shadowCluster) install(t *testing.T) {
-	t.Helper()
-	root, err := sandbox.Root()
-	if err != nil {
-		t.Fatal(err)
-	}
-	built, err := krusty.MakeKustomizer(krusty.MakeDefaultOptions()).Run(filesys.MakeFsOnDisk(), filepath.Join(root, "deploy", "shadow"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	var manifests strings.Builder
-	for _, r := range built.Resources() {
-		if r.GetKind() != "Deployment" {
-			fmt.Fprintf(&manifests, "---\n%s\n", r.MustYaml())
-		}
-	}
-	c.plane.ApplyForTest(t.Context(), t, manifests.String())
-}
-
 // createNode creates a ready node of two GPUs, with the labels of GPU feature discovery unless it is bare.
 func (c *shadowCluster) createNode(t *testing.T, name string) {
 	t.Helper()
-	n := &v1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{
+	labels := map[string]string{
 		"nvidia.com/gpu.count": "2", "nvidia.com/gpu.product": "NVIDIA-A100-SXM4-40GB", "nvidia.com/gpu.memory": "40960", "nvidia.com/gpu.replicas": "1",
-	}}}
-	if name == "bare" {
-		n.Labels, n.Spec.Unschedulable = nil, true
 	}
-	n, err := c.admin.CoreV1().Nodes().Create(t.Context(), n, metav1.CreateOptions{})
+	if name == "bare" {
+		labels = nil
+	}
+	err := cluster.AddNode(t.Context(), c.admin, name, labels, v1.ResourceList{
+		v1.ResourceCPU: resource.MustParse("16"), v1.ResourceMemory: resource.MustParse("64Gi"), v1.ResourcePods: resource.MustParse("100"),
+		"nvidia.com/gpu": resource.MustParse("2"),
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	n.Spec.Taints = nil // admission marks new nodes as not ready, and no controller runs that would take it back
-	if n, err = c.admin.CoreV1().Nodes().Update(t.Context(), n, metav1.UpdateOptions{}); err != nil {
-		t.Fatal(err)
-	}
-	n.Status.Capacity = v1.ResourceList{
-		v1.ResourceCPU: resource.MustParse("16"), v1.ResourceMemory: resource.MustParse("64Gi"), v1.ResourcePods: resource.MustParse("100"),
-		"nvidia.com/gpu": resource.MustParse("2"),
-	}
-	n.Status.Allocatable = n.Status.Capacity
-	if _, err := c.admin.CoreV1().Nodes().UpdateStatus(t.Context(), n, metav1.UpdateOptions{}); err != nil {
-		t.Fatal(err)
+	if name == "bare" {
+		unschedulable := []byte(`{"spec": {"unschedulable": true}}`)
+		if _, err := c.admin.CoreV1().Nodes().Patch(t.Context(), name, types.MergePatchType, unschedulable, metav1.PatchOptions{}); err != nil {
+			t.Fatal(err)
+		}
 	}
 }
 

@@ -56,7 +56,7 @@ func run(ctx context.Context, w workload, passes, most int) error {
 	defer plane.Stop()
 	begin := time.Now()
 	fmt.Fprintf(os.Stderr, "filling the API server with %d nodes and %d pods\n", w.nodes, w.jobs*w.members)
-	if err := w.fill(ctx, plane, root); err != nil {
+	if err := w.fill(ctx, plane); err != nil {
 		return err
 	}
 	fmt.Fprintf(os.Stderr, "filled in %v\n", time.Since(begin).Round(time.Second))

@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"fmt"
-	"os"
 	"path/filepath"
 	"strconv"
 
@@ -12,19 +11,16 @@ import (
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
-	"sigs.k8s.io/kustomize/api/krusty"
-	"sigs.k8s.io/kustomize/kyaml/filesys"
 
 	"github.com/tandem-gpu/tandem/internal/cluster/kube"
 	"github.com/tandem-gpu/tandem/internal/sandbox"
 	"github.com/tandem-gpu/tandem/internal/testkit"
 	"github.com/tandem-gpu/tandem/pkg/api/v1alpha1"
 	"github.com/tandem-gpu/tandem/pkg/vgpu"
+	"github.com/tandem-gpu/tandem/test/cluster"
 )
 
 const (
@@ -42,9 +38,9 @@ type clients struct {
 }
 
 // fill creates all objects, as an administrator without any webhook or policy.
-func (w workload) fill(ctx context.Context, plane *sandbox.ControlPlane, root string) error {
+func (w workload) fill(ctx context.Context, plane *sandbox.ControlPlane) error {
 	for _, folder := range []string{"base", "crds", "controller"} {
-		if err := apply(ctx, plane, filepath.Join(root, "deploy", folder)); err != nil {
+		if _, err := cluster.Apply(ctx, plane, filepath.Join("deploy", folder)); err != nil {
 			return err
 		}
 	}
@@ -70,21 +66,6 @@ func (w workload) fill(ctx context.Context, plane *sandbox.ControlPlane, root st
 	return writers.Wait()
 }
 
-func apply(ctx context.Context, plane *sandbox.ControlPlane, folder string) error {
-	if _, err := os.Stat(folder); err != nil {
-		return err
-	}
-	rendered, err := krusty.MakeKustomizer(krusty.MakeDefaultOptions()).Run(filesys.MakeFsOnDisk(), folder)
-	if err != nil {
-		return fmt.Errorf("render %s: %w", folder, err)
-	}
-	manifests, err := rendered.AsYaml()
-	if err != nil {
-		return err
-	}
-	return plane.Apply(ctx, manifests)
-}
-
 // devicesOf returns the devices of a node, with IDs as the driver has them.
 func devicesOf(node string) []vgpu.Device {
 	devices := testkit.A100.Devices(node, devicesPerNode)
@@ -98,19 +79,11 @@ func nodeName(i int) string { return fmt.Sprintf("node-%05d", i) }
 
 // addNode creates a ready node with its GPUs.
 func (c clients) addNode(ctx context.Context, name string) error {
-	n, err := c.core.CoreV1().Nodes().Create(ctx, &v1.Node{ObjectMeta: metav1.ObjectMeta{
-		Name: name, Labels: map[string]string{v1.LabelHostname: name, v1.LabelTopologyZone: "zone"},
-	}}, metav1.CreateOptions{})
-	if err != nil {
-		return err
-	}
-	n.Status.Capacity = v1.ResourceList{
+	err := cluster.AddNode(ctx, c.core, name, map[string]string{v1.LabelHostname: name, v1.LabelTopologyZone: "zone"}, v1.ResourceList{
 		v1.ResourceCPU: resource.MustParse("64"), v1.ResourceMemory: resource.MustParse("512Gi"), v1.ResourcePods: resource.MustParse("110"),
 		v1alpha1.ResourceVGPU: resource.MustParse("80"),
-	}
-	n.Status.Allocatable = n.Status.Capacity
-	n.Status.Conditions = []v1.NodeCondition{{Type: v1.NodeReady, Status: v1.ConditionTrue}}
-	if _, err := c.core.CoreV1().Nodes().UpdateStatus(ctx, n, metav1.UpdateOptions{}); err != nil {
+	})
+	if err != nil {
 		return err
 	}
 	g := &v1alpha1.GPUNode{TypeMeta: metav1.TypeMeta{APIVersion: v1alpha1.GroupVersion.String(), Kind: "GPUNode"}, ObjectMeta: metav1.ObjectMeta{Name: name}}
@@ -121,18 +94,7 @@ func (c clients) addNode(ctx context.Context, name string) error {
 			Contexts: 48, ComputeCapability: "8.0", Health: v1alpha1.Healthy, Enforcement: v1alpha1.EnforcementCooperative,
 		})
 	}
-	object, err := runtime.DefaultUnstructuredConverter.ToUnstructured(g)
-	if err != nil {
-		return err
-	}
-	status := object["status"]
-	stored, err := c.objects.Resource(v1alpha1.GPUNodes).Create(ctx, &unstructured.Unstructured{Object: object}, metav1.CreateOptions{})
-	if err != nil {
-		return err
-	}
-	stored.Object["status"] = status
-	_, err = c.objects.Resource(v1alpha1.GPUNodes).UpdateStatus(ctx, stored, metav1.UpdateOptions{})
-	return err
+	return cluster.AddGPUNode(ctx, c.objects, g)
 }
 
 // addJob creates a Job and its members: the first half of them runs, each with a whole GPU.

@@ -12,9 +12,6 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/informers"
@@ -23,6 +20,8 @@ import (
 
 	"github.com/tandem-gpu/tandem/internal/sandbox"
 	"github.com/tandem-gpu/tandem/pkg/api/v1alpha1"
+	"github.com/tandem-gpu/tandem/test/cluster"
+	"github.com/tandem-gpu/tandem/test/fakecluster"
 )
 
 const (
@@ -42,60 +41,29 @@ func (w workload) addNodes(ctx context.Context, plane *sandbox.ControlPlane) err
 	}
 	return each(w.nodes, func(i int) error {
 		name := fmt.Sprintf("node-%03d", i)
-		if err := addNode(ctx, client, name); err != nil {
-			return fmt.Errorf("add node %s: %w", name, err)
+		if err := cluster.AddNode(ctx, client, name, nil, has()); err != nil {
+			return err
 		}
-		if err := addGPUNode(ctx, objects.Resource(v1alpha1.GPUNodes), name); err != nil {
-			return fmt.Errorf("add GPUNode %s: %w", name, err)
-		}
-		return nil
+		return cluster.AddGPUNode(ctx, objects, gpuNode(name))
 	})
 }
 
-func addNode(ctx context.Context, client kubernetes.Interface, name string) error {
-	n, err := client.CoreV1().Nodes().Create(ctx, &v1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{})
-	if err != nil {
-		return err
-	}
-	n.Spec.Taints = nil // admission marks new nodes as not ready, and no controller runs that would take it back
-	if n, err = client.CoreV1().Nodes().Update(ctx, n, metav1.UpdateOptions{}); err != nil {
-		return err
-	}
-	n.Status.Capacity = v1.ResourceList{
+// has is what a node has.
+func has() v1.ResourceList {
+	return v1.ResourceList{
 		v1.ResourceCPU: resource.MustParse("64"), v1.ResourceMemory: resource.MustParse("512Gi"), v1.ResourcePods: resource.MustParse("110"),
 		v1alpha1.ResourceVGPU: *resource.NewQuantity(devicesPerNode*slotsPerDevice, resource.DecimalSI),
 	}
-	n.Status.Allocatable = n.Status.Capacity
-	_, err = client.CoreV1().Nodes().UpdateStatus(ctx, n, metav1.UpdateOptions{})
-	return err
 }
 
-func addGPUNode(ctx context.Context, gpuNodes dynamic.ResourceInterface, name string) error {
-	g := &v1alpha1.GPUNode{
-		TypeMeta:   metav1.TypeMeta{APIVersion: v1alpha1.GroupVersion.String(), Kind: "GPUNode"},
-		ObjectMeta: metav1.ObjectMeta{Name: name},
+// gpuNode returns the GPUNode of a node.
+func gpuNode(name string) *v1alpha1.GPUNode {
+	g := fakecluster.GPUNode(name, devicesPerNode)
+	for i := range g.Status.Devices {
+		d := &g.Status.Devices[i]
+		d.Model, d.Slots, d.Contexts = "NVIDIA-A100-SXM4-40GB", slotsPerDevice, 48
 	}
-	g.Status.Conditions = []metav1.Condition{{
-		Type: v1alpha1.ConditionReady, Status: metav1.ConditionTrue, Reason: "Serving", LastTransitionTime: metav1.Now(),
-	}}
-	for i := range devicesPerNode {
-		g.Status.Devices = append(g.Status.Devices, v1alpha1.GPUDevice{
-			ID: fmt.Sprintf("GPU-%s-%d", name, i), Index: int32(i), Model: "NVIDIA-A100-SXM4-40GB", Memory: resource.MustParse("40Gi"),
-			Slots: slotsPerDevice, Contexts: 48, ComputeCapability: "8.0", Health: v1alpha1.Healthy, Enforcement: v1alpha1.EnforcementCooperative,
-		})
-	}
-	object, err := runtime.DefaultUnstructuredConverter.ToUnstructured(g)
-	if err != nil {
-		return err
-	}
-	status := object["status"]
-	stored, err := gpuNodes.Create(ctx, &unstructured.Unstructured{Object: object}, metav1.CreateOptions{})
-	if err != nil {
-		return err
-	}
-	stored.Object["status"] = status
-	_, err = gpuNodes.UpdateStatus(ctx, stored, metav1.UpdateOptions{})
-	return err
+	return g
 }
 
 // watchBound returns a channel that gets the time when the last of the pods has a node.

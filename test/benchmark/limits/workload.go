@@ -34,13 +34,13 @@ func (w workload) total() int { return w.gangs*gangSize + w.pods }
 
 // run schedules the workload on a control plane of its own, by a scheduler with a changed configuration of deploy/.
 func (w workload) run(ctx context.Context, binary string, change func(map[string]any)) (result, error) {
-	ctx, cancel := context.WithTimeout(ctx, patience)
-	defer cancel()
 	plane, err := sandbox.Start(ctx, sandbox.Options{})
 	if err != nil {
 		return result{}, err
 	}
 	defer plane.Stop()
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
 	if err := plane.InstallCRDs(ctx); err != nil {
 		return result{}, err
 	}
