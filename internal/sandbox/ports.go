@@ -21,10 +21,10 @@ func FreePorts(n int) ([]int, error) {
 // asks for any port, whether to listen or to connect from. It gives it to one that asks for it by number with SO_REUSEADDR, since
 // no other of the port's sockets listens.
 func reservePorts(n int) (ports []int, giveUp func(), err error) {
-	var sockets []int
+	sockets := make([]int, 0, n)
 	giveUp = sync.OnceFunc(func() {
 		for _, socket := range sockets {
-			syscall.Close(socket)
+			_ = syscall.Close(socket)
 		}
 	})
 	for range n {
@@ -46,7 +46,7 @@ func bindAny() (socket, port int, err error) {
 	}
 	defer func() {
 		if err != nil {
-			syscall.Close(socket)
+			_ = syscall.Close(socket)
 		}
 	}()
 	if err := syscall.SetsockoptInt(socket, syscall.SOL_SOCKET, syscall.SO_REUSEADDR, 1); err != nil {

@@ -17,7 +17,7 @@ func only(t *testing.T, port int) int {
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { unix.Close(socket) })
+	t.Cleanup(func() { _ = unix.Close(socket) })
 	err = unix.SetsockoptInt(socket, unix.IPPROTO_IP, unix.IP_LOCAL_PORT_RANGE, port|port<<16)
 	if errors.Is(err, unix.ENOPROTOOPT) {
 		t.Skip("needs a Linux of 6.3 or later, in which a socket can ask for the ports of a range")

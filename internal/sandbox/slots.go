@@ -96,7 +96,9 @@ func (s slots) try(owner string) (free *slot, holders []string, err error) {
 		}
 		holder, of, _ := strings.Cut(strings.TrimSpace(string(raw)), " ")
 		holders = append(holders, strings.TrimSpace(holder+" "+of))
-		waits = waits && !(holder == thisProcess() && around(of, owner))
+		if holder == thisProcess() && around(of, owner) {
+			waits = false
+		}
 	}
 	if !waits {
 		return &slot{}, nil, nil

@@ -160,7 +160,7 @@ func startHolder(t *testing.T, s slots) *holder {
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { h.Process.Kill(); _ = h.Wait() })
+	t.Cleanup(func() { _ = h.Process.Kill(); _ = h.Wait() })
 	h.lines = bufio.NewScanner(stdout)
 	h.holds(t)
 	return h

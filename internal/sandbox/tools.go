@@ -98,9 +98,9 @@ func Tools(ctx context.Context, names ...string) (map[string]string, error) {
 		return Build(ctx, names...)
 	}
 	return find(ctx, names, func(b *builder, programs map[string]string) error {
-		var missing []string
-		for _, program := range b.missing(slices.Sorted(maps.Keys(programs))) {
-			missing = append(missing, programs[program])
+		missing := b.missing(slices.Sorted(maps.Keys(programs)))
+		for i, program := range missing {
+			missing[i] = programs[program]
 		}
 		if len(missing) == 0 {
 			return nil

@@ -2,7 +2,6 @@ package integration
 
 import (
 	"fmt"
-	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -157,14 +156,7 @@ func (c *fleetCluster) runPrometheus(t *testing.T, discovery string) {
 	if err := os.WriteFile(config, []byte("global: {scrape_interval: 1s}\nscrape_configs:\n- job_name: replicas\n"+discovery), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	address := listener.Addr().String()
-	if err := listener.Close(); err != nil {
-		t.Fatal(err)
-	}
+	address := fmt.Sprintf("127.0.0.1:%d", freePort(t))
 	process, err := c.plane.Processes().Start("prometheus", exec.Command(binary, "--config.file="+config, "--storage.tsdb.path="+filepath.Join(dir, "data"), "--web.listen-address="+address))
 	if err != nil {
 		t.Fatal(err)
