@@ -149,7 +149,7 @@ func (i *installation) applyManifest(version, tag string) error {
 // install installs the older release on a cluster without Tandem, and creates a pod at once.
 func (i *installation) install() {
 	begin := time.Now()
-	i.must(i.way.apply(i, older))
+	i.must(i.apply(i, older))
 	i.must(i.label(i.t.Context(), `"true"`))
 	i.t.Logf("applied after %s", since(begin))
 	i.load = i.Tenant(i.whole, i.namespace)
@@ -223,7 +223,7 @@ func (i *installation) upgrade() {
 	for round, to := range []struct {
 		version string
 		change  func(*installation, string) error
-	}{{newer, i.way.apply}, {older, i.back}} {
+	}{{newer, i.apply}, {older, i.back}} {
 		gang := i.gang(fmt.Sprintf("gang-%d", round))
 		begin := time.Now()
 		i.must(to.change(i, to.version))
