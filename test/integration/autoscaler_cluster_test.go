@@ -223,7 +223,7 @@ func (c *gangCluster) scales(t *testing.T, name string, test func(*testing.T, *g
 
 func (c *gangCluster) removeClaims(t *testing.T) {
 	t.Helper()
-	gangPoll(t, "Karpenter's nodes are gone", func() (bool, string) {
+	c.await(t, "Karpenter's nodes are gone", func() (bool, string) {
 		refused := c.deleteAllPods(t)
 		if err := c.objects.Resource(nodeClaims).DeleteCollection(life(t), metav1.DeleteOptions{}, metav1.ListOptions{}); err != nil {
 			t.Fatal(err)

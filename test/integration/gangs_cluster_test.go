@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"testing"
@@ -19,12 +18,12 @@ import (
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
 	"k8s.io/klog/v2"
 	"k8s.io/kubernetes/pkg/controller/job"
 	"k8s.io/kubernetes/pkg/controller/scheduling/podgroupprotection"
 	"sigs.k8s.io/kustomize/api/krusty"
 	"sigs.k8s.io/kustomize/kyaml/filesys"
-	kyaml "sigs.k8s.io/yaml"
 
 	"github.com/tandem-gpu/tandem/internal/cluster/podgroup"
 	"github.com/tandem-gpu/tandem/internal/sandbox"
@@ -45,10 +44,14 @@ const (
 // xk8sCRD is the PodGroup of the scheduler plugins, relative to the root of the repository.
 const xk8sCRD = "test/testdata/podgroups.scheduling.x-k8s.io.yaml"
 
-// gangCluster is a control plane with deploy/ applied, nodes, and the scheduler as a process.
+// gangCluster is an API server, nodes and a scheduler, in one world or another.
 type gangCluster struct {
 	gangMode
-	plane   *sandbox.ControlPlane
+	world
+	// plane is the control plane with deploy/ applied, nil in a bubble.
+	plane *sandbox.ControlPlane
+	// api is how administrators reach the API server.
+	api     *rest.Config
 	admin   kubernetes.Interface
 	objects dynamic.Interface
 	history *gangHistory
@@ -56,9 +59,9 @@ type gangCluster struct {
 	gpus    []*v1alpha1.GPUNode
 
 	binary    string
-	scheduler *supervised
+	scheduler program
 	// controller is Tandem's, nil where the tests need none.
-	controller *supervised
+	controller program
 	// preempt changes the arguments of GPUPreempt of the schedulers that are started; nil for none.
 	preempt func(args map[string]any)
 	// flags come at the end of the command lines of the schedulers that are started.
@@ -74,30 +77,49 @@ func startGangCluster(t *testing.T, mode gangMode, binary string) *gangCluster {
 	return startCluster(t, mode, binary, slices.Repeat([]int{gpusPerNode}, gangNodes)...)
 }
 
-// startCluster returns a cluster with nodes n0, n1, … of so many GPUs each, two to a rack.
+// startCluster returns a cluster on a control plane, with nodes n0, n1, … of so many GPUs each, two to a rack.
 func startCluster(t *testing.T, mode gangMode, binary string, gpus ...int) *gangCluster {
 	t.Helper()
 	c := &gangCluster{gangMode: mode, plane: sandbox.StartForTest(t, mode.api), binary: binary}
-	c.admin = clientFor(t, c.plane.Admin())
-	objects, err := dynamic.NewForConfig(patient(c.plane.Admin()))
+	c.world, c.api = onPlane{c}, c.plane.Admin()
+	c.connect(t)
+	c.install(t)
+	if mode.stable {
+		c.proxy = newStableProxy(t, c.api)
+	}
+	c.begin(t, gpus)
+	return c
+}
+
+// connect makes the clients of the administrator.
+func (c *gangCluster) connect(t *testing.T) {
+	t.Helper()
+	c.admin = clientFor(t, c.api)
+	objects, err := dynamic.NewForConfig(patient(c.api))
 	if err != nil {
 		t.Fatal(err)
 	}
 	c.objects = objects
-	c.install(t)
+}
+
+// begin makes the nodes and starts what runs beside the API server.
+func (c *gangCluster) begin(t *testing.T, gpus []int) {
+	t.Helper()
+	c.createNodes(t, gpus)
+	c.startControllers(t)
+	c.history = watchGangs(t, c.admin)
+	c.startScheduler(t)
+}
+
+func (c *gangCluster) createNodes(t *testing.T, gpus []int) {
+	t.Helper()
+	c.gpus = nil
 	for i, count := range gpus {
 		g := fakecluster.GPUNode(fmt.Sprintf("n%d", i), count)
-		createNode(t, c.plane.Admin(), g)
+		createNode(t, c.api, g)
 		c.label(t, g.Name, fmt.Sprintf("r%d", i/2))
 		c.gpus = append(c.gpus, g)
 	}
-	c.startControllers(t)
-	c.history = watchGangs(t, c.admin)
-	if mode.stable {
-		c.proxy = newStableProxy(t, c.plane.Admin())
-	}
-	c.startScheduler(t)
-	return c
 }
 
 // install applies deploy/, without what would run in pods, and the CRDs of the mode.
@@ -174,17 +196,10 @@ func (c *gangCluster) startControllers(t *testing.T) {
 	})
 }
 
-// startScheduler starts the scheduler with the configuration of deploy/ under its account. It elects no leader: a scheduler
-// that was killed would be waited for. Changes are to the arguments of GPUGang.
+// startScheduler starts the scheduler with the configuration of deploy/. It elects no leader: a scheduler that was killed would be
+// waited for. Changes are to the arguments of GPUGang.
 func (c *gangCluster) startScheduler(t *testing.T, changes ...func(gang map[string]any)) {
 	t.Helper()
-	kubeconfig, err := c.plane.ServiceAccount(life(t), "tandem-system", "tandem-scheduler")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if c.proxy != nil {
-		kubeconfig = c.proxy.through(t, kubeconfig)
-	}
 	root, err := sandbox.Root()
 	if err != nil {
 		t.Fatal(err)
@@ -193,7 +208,7 @@ func (c *gangCluster) startScheduler(t *testing.T, changes ...func(gang map[stri
 	if err != nil {
 		t.Fatal(err)
 	}
-	config, err := sandbox.SchedulerConfig(raw, kubeconfig)
+	config, err := sandbox.SchedulerConfig(raw, "")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -204,19 +219,7 @@ func (c *gangCluster) startScheduler(t *testing.T, changes ...func(gang map[stri
 		c.preempt(arguments(t, config, gpupreempt.Name))
 	}
 	config["podInitialBackoffSeconds"], config["podMaxBackoffSeconds"] = 1, 2
-	if raw, err = kyaml.Marshal(config); err != nil {
-		t.Fatal(err)
-	}
-	c.starts++
-	path := filepath.Join(c.plane.Dir(), fmt.Sprintf("scheduler-%d.yaml", c.starts))
-	if err := os.WriteFile(path, raw, 0o600); err != nil {
-		t.Fatal(err)
-	}
-	flags := append([]string{"--config=" + path, "--secure-port=0", "--leader-elect=false", "--v=2"}, c.flags...)
-	command := func() *exec.Cmd { return exec.Command(c.binary, flags...) }
-	if c.scheduler, err = supervise(c.plane.Processes(), fmt.Sprintf("scheduler-%d", c.starts), command); err != nil {
-		t.Fatal(err)
-	}
+	c.scheduler = c.world.startScheduler(t, config)
 }
 
 // arguments returns the arguments of a plugin in a configuration.
@@ -234,21 +237,24 @@ func arguments(t *testing.T, config map[string]any, name string) map[string]any 
 
 // play runs a test in a namespace of its own and removes what it left.
 func (c *gangCluster) play(t *testing.T, name string, test func(*testing.T, *gangCluster)) {
-	t.Run(name, func(t *testing.T) {
-		c.tests++
-		c.namespace = fmt.Sprintf("team-%d", c.tests)
-		namespace := &v1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: c.namespace}}
-		if _, err := c.admin.CoreV1().Namespaces().Create(life(t), namespace, metav1.CreateOptions{}); err != nil {
-			t.Fatal(err)
+	t.Run(name, func(t *testing.T) { c.playIn(t, test) })
+}
+
+func (c *gangCluster) playIn(t *testing.T, test func(*testing.T, *gangCluster)) {
+	t.Helper()
+	c.tests++
+	c.namespace = fmt.Sprintf("team-%d", c.tests)
+	namespace := &v1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: c.namespace}}
+	if _, err := c.admin.CoreV1().Namespaces().Create(life(t), namespace, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if t.Failed() {
+			t.Logf("the scheduler said:\n%s", c.scheduler.Tail(60))
 		}
-		t.Cleanup(func() {
-			if t.Failed() {
-				t.Logf("the scheduler said:\n%s", c.scheduler.Tail(60))
-			}
-			c.clear(t)
-		})
-		test(t, c)
+		c.clear(t)
 	})
+	test(t, c)
 }
 
 // clear removes the pods of the test, and what would make them again.

@@ -66,7 +66,7 @@ const unknownGroup = `strict decoding error: unknown field "spec.template.spec.s
 // their kinds. Where it does not know the field by which pods name a PodGroup, that one is dropped, as the example says.
 func (c *gangCluster) applyExample(t *testing.T, file string) bool {
 	t.Helper()
-	client, err := discovery.NewDiscoveryClientForConfig(patient(c.plane.Admin()))
+	client, err := discovery.NewDiscoveryClientForConfig(patient(c.api))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -123,7 +123,7 @@ func (c *gangCluster) awaitPodGroup(t *testing.T, name string, status metav1.Con
 	if c.stable {
 		return // the scheduler's own queue does not know the PodGroups, and writes no condition
 	}
-	gangPoll(t, "the condition of PodGroup "+name+" is "+string(status), func() (bool, string) {
+	c.await(t, "the condition of PodGroup "+name+" is "+string(status), func() (bool, string) {
 		pg, err := c.admin.SchedulingV1beta1().PodGroups(c.namespace).Get(life(t), name, metav1.GetOptions{})
 		if err != nil {
 			return false, err.Error()

@@ -92,7 +92,7 @@ func (c *gangCluster) removePodGroup(t *testing.T, name string) {
 			t.Fatal(err)
 		}
 	}
-	gangPoll(t, "the PodGroup is gone", func() (bool, string) {
+	c.await(t, "the PodGroup is gone", func() (bool, string) {
 		_, err := groups.Get(life(t), name, metav1.GetOptions{})
 		return apierrors.IsNotFound(err), ""
 	})

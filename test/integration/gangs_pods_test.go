@@ -37,21 +37,40 @@ type testGang struct {
 // life is a context that lasts while a test cleans up.
 func life(t *testing.T) context.Context { return context.WithoutCancel(t.Context()) }
 
+// await asks until the answer is yes, and fails with the last one. It also serves while a test cleans up.
+func (c *gangCluster) await(t *testing.T, what string, ask func() (bool, string)) {
+	t.Helper()
+	if err := c.world.poll(t, ask); err != nil {
+		t.Fatalf("waiting until %s: %v", what, err)
+	}
+}
+
 // gangPoll is poll that also serves while a test cleans up.
 func gangPoll(t *testing.T, what string, ask func() (bool, string)) {
 	t.Helper()
+	if err := pollByClock(life(t), ask); err != nil {
+		t.Fatalf("waiting until %s: %v", what, err)
+	}
+}
+
+// pollEvery is the time between two questions.
+const pollEvery = 100 * time.Millisecond
+
+// pollByClock asks until the answer is yes.
+func pollByClock(ctx context.Context, ask func() (bool, string)) error {
 	state := ""
-	err := wait.PollUntilContextTimeout(life(t), 100*time.Millisecond, patience, true, func(context.Context) (bool, error) {
+	err := wait.PollUntilContextTimeout(ctx, pollEvery, patience, true, func(context.Context) (bool, error) {
 		var ok bool
 		ok, state = ask()
 		return ok, nil
 	})
 	if err != nil {
-		t.Fatalf("waiting until %s: %v; %s", what, err, state)
+		return fmt.Errorf("%w; %s", err, state)
 	}
+	return nil
 }
 
-// poll is gangPoll that tells at its end what was said. To ask for that each time would take longer than what is waited for.
+// poll is await that tells at its end what was said. To ask for that each time would take longer than what is waited for.
 func (c *gangCluster) poll(t *testing.T, what string, ask func() (bool, string)) {
 	t.Helper()
 	defer func() {
@@ -59,7 +78,7 @@ func (c *gangCluster) poll(t *testing.T, what string, ask func() (bool, string))
 			t.Log(c.said(t))
 		}
 	}()
-	gangPoll(t, what, ask)
+	c.await(t, what, ask)
 }
 
 // podGroups returns the resource that declares gangs, where one does.
@@ -177,7 +196,7 @@ func (c *gangCluster) createSingles(t *testing.T, name string, count, slots int,
 			t.Fatal(err)
 		}
 	}
-	gangPoll(t, "the pods "+name+" are bound", func() (bool, string) {
+	c.await(t, "the pods "+name+" are bound", func() (bool, string) {
 		bound := 0
 		for _, p := range c.pods(t) {
 			if p.Labels["single"] == name && p.Spec.NodeName != "" {
@@ -279,7 +298,7 @@ func (c *gangCluster) said(t *testing.T) string {
 // deletePods ends the pods of a gang, "" for all of the namespace, and waits until they are gone.
 func (c *gangCluster) deletePods(t *testing.T, gang string) {
 	t.Helper()
-	gangPoll(t, "the pods of gang "+gang+" are gone", func() (bool, string) {
+	c.await(t, "the pods of gang "+gang+" are gone", func() (bool, string) {
 		if gang == "" {
 			err := c.deleteAllPods(t)
 			left := len(c.pods(t))

@@ -5,7 +5,6 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strings"
 	"testing"
 	"time"
 
@@ -115,44 +114,12 @@ func (c *gangCluster) cutInTwo(t *testing.T, name string) testGang {
 // refuseBinds has the API server refuse to bind the members of a gang from 30 on, until the function is called that it returns.
 func (c *gangCluster) refuseBinds(t *testing.T, gang string) (accept func()) {
 	t.Helper()
-	policy := &admissionv1.ValidatingAdmissionPolicy{ObjectMeta: metav1.ObjectMeta{Name: "test-refuses-binds"}}
-	policy.Spec.MatchConstraints = &admissionv1.MatchResources{ResourceRules: []admissionv1.NamedRuleWithOperations{{
-		RuleWithOperations: admissionv1.RuleWithOperations{
-			Operations: []admissionv1.OperationType{admissionv1.Create},
-			Rule:       admissionv1.Rule{APIGroups: []string{""}, APIVersions: []string{"v1"}, Resources: []string{"pods/binding"}},
+	b := &v1.Binding{ObjectMeta: metav1.ObjectMeta{Name: gang + "-59"}, Target: v1.ObjectReference{Kind: "Node", Name: c.gpus[0].Name}}
+	return c.refuse(t, refusedRequests{
+		operation: admissionv1.Create, resource: "pods/binding", name: "^" + gang + "-[3-5][0-9]$",
+		try: func() error { // of a pod that may not exist
+			return c.admin.CoreV1().Pods(c.namespace).Bind(life(t), b, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
 		},
-	}}}
-	policy.Spec.Validations = []admissionv1.Validation{{Expression: fmt.Sprintf("!request.name.matches('^%s-[3-5][0-9]$')", gang), Message: "refused by a test"}}
-	binding := &admissionv1.ValidatingAdmissionPolicyBinding{ObjectMeta: policy.ObjectMeta}
-	binding.Spec.PolicyName = policy.Name
-	binding.Spec.ValidationActions = []admissionv1.ValidationAction{admissionv1.Deny}
-	policies, bindings := c.admin.AdmissionregistrationV1().ValidatingAdmissionPolicies(), c.admin.AdmissionregistrationV1().ValidatingAdmissionPolicyBindings()
-	if _, err := policies.Create(life(t), policy, metav1.CreateOptions{}); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := bindings.Create(life(t), binding, metav1.CreateOptions{}); err != nil {
-		t.Fatal(err)
-	}
-	c.awaitBinds(t, gang+"-59", false)
-	return func() {
-		if err := bindings.Delete(life(t), binding.Name, metav1.DeleteOptions{}); err != nil {
-			t.Fatal(err)
-		}
-		if err := policies.Delete(life(t), policy.Name, metav1.DeleteOptions{}); err != nil {
-			t.Fatal(err)
-		}
-		c.awaitBinds(t, gang+"-59", true)
-	}
-}
-
-// awaitBinds waits until the API server accepts binds of a pod, or refuses them by a policy. No such pod exists yet, or it exists
-// and the bind is a trial.
-func (c *gangCluster) awaitBinds(t *testing.T, pod string, accepted bool) {
-	t.Helper()
-	b := &v1.Binding{ObjectMeta: metav1.ObjectMeta{Name: pod}, Target: v1.ObjectReference{Kind: "Node", Name: c.gpus[0].Name}}
-	gangPoll(t, fmt.Sprintf("binds are accepted: %v", accepted), func() (bool, string) {
-		err := c.admin.CoreV1().Pods(c.namespace).Bind(life(t), b, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
-		return (err == nil || !strings.Contains(err.Error(), "refused by a test")) == accepted, fmt.Sprint(err)
 	})
 }
 

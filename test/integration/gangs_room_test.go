@@ -44,7 +44,7 @@ func waitsWhole(t *testing.T, c *gangCluster) {
 // the first of them the last was: some tens of milliseconds on an idle machine.
 func (c *gangCluster) checkTogether(t *testing.T, g testGang) {
 	t.Helper()
-	gangPoll(t, "the watch saw the binds of gang "+g.name, func() (bool, string) {
+	c.await(t, "the watch saw the binds of gang "+g.name, func() (bool, string) {
 		_, ok := c.history.took(c.namespace, g.name, g.min)
 		return ok, ""
 	})

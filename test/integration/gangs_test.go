@@ -45,35 +45,6 @@ func nativeMode() gangMode {
 	}
 }
 
-// TestGangs runs the scheduler as it is built and configured for clusters, under the rights of its account, once for every
-// way in which gangs can be declared.
-func TestGangs(t *testing.T) {
-	t.Parallel()
-	for _, mode := range gangModes() {
-		t.Run(mode.name, func(t *testing.T) {
-			t.Parallel()
-			c := startGangCluster(t, mode, buildScheduler(t))
-			c.play(t, "the examples run", examplesRun)
-			c.play(t, "a gang that does not fit waits whole", waitsWhole)
-			c.play(t, "a gang beyond the cluster is refused at once", neverFits)
-			c.play(t, "autoscalers see who waits", seenByAutoscalers)
-			c.play(t, "two gangs of more than half", twoHalves)
-			c.play(t, "a member that is made again returns to its siblings", returnsNear)
-			c.play(t, "members arrive late", lateMembers)
-			c.play(t, "members of unlike priority", unlikePriorities)
-			c.play(t, "a hundred and fifty members", manyMembers)
-			c.play(t, "the scheduler is killed between two binds", killedScheduler)
-			c.play(t, "a gang that stays half-bound is released", releasedHalf)
-			if mode.source != podgroup.Label {
-				c.play(t, "the PodGroup is deleted while its gang waits", deletedPodGroup)
-				return
-			}
-			c.play(t, "two thousand members", twoThousandMembers)
-			c.play(t, "a PodGroup is served later", servedLater)
-		})
-	}
-}
-
 // buildScheduler returns the command as it is built for clusters, so that its own main decides what it starts with.
 func buildScheduler(t *testing.T) string {
 	t.Helper()

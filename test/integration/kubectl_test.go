@@ -72,7 +72,7 @@ func (c *snapshotCluster) kubectl(t *testing.T) {
 // scheduler in time who asks. It fails where the command shows what it should refuse.
 func (c *snapshotCluster) tandem(t *testing.T, kubeconfig string, code int, says string, args ...string) (out string) {
 	t.Helper()
-	gangPoll(t, fmt.Sprintf("kubectl tandem %q ends with %d", args, code), func() (bool, string) {
+	c.await(t, fmt.Sprintf("kubectl tandem %q ends with %d", args, code), func() (bool, string) {
 		now, text, errs := c.execute(kubeconfig, args...)
 		if code != 0 && (now == 0 || text != "") {
 			t.Fatalf("kubectl tandem %q ends with %d, want %d: %s%s", args, now, code, text, errs)

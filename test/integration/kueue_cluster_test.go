@@ -160,7 +160,7 @@ func (c *gangCluster) unqueue(t *testing.T, names ...string) {
 		}
 		return false
 	}
-	gangPoll(t, fmt.Sprintf("%v are gone", names), func() (bool, string) {
+	c.await(t, fmt.Sprintf("%v are gone", names), func() (bool, string) {
 		left := 0
 		for _, resource := range []schema.GroupVersionResource{jobSets, {Group: "batch", Version: "v1", Resource: "jobs"}, placeable.Workloads} {
 			client := c.objects.Resource(resource).Namespace(c.namespace)

@@ -6,6 +6,7 @@ import (
 	"os"
 	"testing"
 
+	"github.com/tandem-gpu/tandem/test/bubble"
 	"github.com/tandem-gpu/tandem/test/silent"
 )
 
@@ -23,6 +24,7 @@ func TestMain(m *testing.M) {
 			os.Exit(1)
 		}
 	}
+	bubble.Prepare()
 	silent.Logs() // of the controllers and schedulers in this process
 	os.Exit(m.Run())
 }

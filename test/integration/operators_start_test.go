@@ -156,7 +156,7 @@ func (c *gangCluster) startStatefulSets(t *testing.T) {
 func (c *gangCluster) startGarbageCollector(t *testing.T) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
-	client, err := metadata.NewForConfig(patient(c.plane.Admin()))
+	client, err := metadata.NewForConfig(patient(c.api))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -25,13 +25,7 @@ import (
 	"github.com/tandem-gpu/tandem/pkg/api/v1alpha1"
 )
 
-// TestPreemptionExamples applies examples/preemption to a cluster of 16 GPUs that its batch fills, and then its urgent job.
-func TestPreemptionExamples(t *testing.T) {
-	t.Parallel()
-	c := startGangCluster(t, gangModes()[0], buildScheduler(t))
-	c.play(t, "others make room for the urgent job", urgentExample)
-}
-
+// Examples/preemption is applied to a cluster of 16 GPUs that its batch fills, and then its urgent job.
 func urgentExample(t *testing.T, c *gangCluster) {
 	c.playKubelets(t)
 	c.applyPreemption(t, "priorityclasses.yaml")
@@ -71,7 +65,7 @@ func urgentExample(t *testing.T, c *gangCluster) {
 // objects go once they are counted.
 func (c *gangCluster) notFailed(t *testing.T, name string, evicted []v1.Pod) {
 	t.Helper()
-	gangPoll(t, "the evicted pods are gone", func() (bool, string) {
+	c.await(t, "the evicted pods are gone", func() (bool, string) {
 		left := slices.DeleteFunc(c.pods(t), func(p v1.Pod) bool {
 			return !slices.ContainsFunc(evicted, func(gone v1.Pod) bool { return gone.UID == p.UID })
 		})
@@ -103,7 +97,7 @@ func (c *gangCluster) applyPreemption(t *testing.T, name string) []*unstructured
 	if err := os.WriteFile(here, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	client, err := discovery.NewDiscoveryClientForConfig(patient(c.plane.Admin()))
+	client, err := discovery.NewDiscoveryClientForConfig(patient(c.api))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -177,7 +171,7 @@ func (c *gangCluster) used(t *testing.T) int {
 // awaitBound waits until so many pods whose names begin so have a node.
 func (c *gangCluster) awaitBound(t *testing.T, prefix string, want int) {
 	t.Helper()
-	gangPoll(t, fmt.Sprintf("%d pods %s are bound", want, prefix), func() (bool, string) {
+	c.poll(t, fmt.Sprintf("%d pods %s are bound", want, prefix), func() (bool, string) {
 		var names []string
 		for _, p := range c.bound(t) {
 			if strings.HasPrefix(p.Name, prefix) {

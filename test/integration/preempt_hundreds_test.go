@@ -11,17 +11,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// TestPreemptionOfHundreds has 1,040 pods of one slot on 13 nodes of eight GPUs, and a gang that needs four whole nodes.
-func TestPreemptionOfHundreds(t *testing.T) {
-	t.Parallel()
-	gpus := make([]int, 13)
-	for i := range gpus {
-		gpus[i] = 8
-	}
-	c := startPreemptionCluster(t, gangModes()[0], buildScheduler(t), gpus...)
-	c.play(t, "one eviction in the middle fails", hundreds)
-}
-
 // cheap are the nodes whose pods count the least.
 var cheap = map[string]bool{"n2": true, "n5": true, "n7": true, "n11": true}
 
@@ -57,7 +46,7 @@ func hundreds(t *testing.T, c *gangCluster) {
 	}
 	told := map[string]int32{}
 	// A pod that the API server has marked without an answer in time is not told.
-	gangPoll(t, "95 % of the victims are told", func() (bool, string) {
+	c.await(t, "95 % of the victims are told", func() (bool, string) {
 		told = c.told(t)
 		return len(told)*100 >= len(victims)*95, fmt.Sprintf("%d of %d are", len(told), len(victims))
 	})
@@ -99,38 +88,9 @@ func (c *gangCluster) told(t *testing.T) map[string]int32 {
 // keep has the API server refuse the deletion of a pod until what is returned is called.
 func (c *gangCluster) keep(t *testing.T, pod string) (free func()) {
 	t.Helper()
-	api := c.admin.AdmissionregistrationV1()
-	fail := admissionv1.Fail
-	policy := &admissionv1.ValidatingAdmissionPolicy{ObjectMeta: metav1.ObjectMeta{Name: "keep"}, Spec: admissionv1.ValidatingAdmissionPolicySpec{
-		FailurePolicy: &fail,
-		MatchConstraints: &admissionv1.MatchResources{ResourceRules: []admissionv1.NamedRuleWithOperations{{RuleWithOperations: admissionv1.RuleWithOperations{
-			Operations: []admissionv1.OperationType{admissionv1.Delete},
-			Rule:       admissionv1.Rule{APIGroups: []string{""}, APIVersions: []string{"v1"}, Resources: []string{"pods"}},
-		}}}},
-		Validations: []admissionv1.Validation{{Expression: fmt.Sprintf("oldObject.metadata.name != '%s'", pod), Message: "it is kept"}},
-	}}
-	binding := &admissionv1.ValidatingAdmissionPolicyBinding{ObjectMeta: metav1.ObjectMeta{Name: "keep"}, Spec: admissionv1.ValidatingAdmissionPolicyBindingSpec{
-		PolicyName: "keep", ValidationActions: []admissionv1.ValidationAction{admissionv1.Deny},
-	}}
-	if _, err := api.ValidatingAdmissionPolicies().Create(life(t), policy, metav1.CreateOptions{}); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := api.ValidatingAdmissionPolicyBindings().Create(life(t), binding, metav1.CreateOptions{}); err != nil {
-		t.Fatal(err)
-	}
 	dry := metav1.DeleteOptions{DryRun: []string{metav1.DryRunAll}}
-	gangPoll(t, "the policy is in force", func() (bool, string) {
-		err := c.admin.CoreV1().Pods(c.namespace).Delete(life(t), pod, dry)
-		return err != nil, "a dry run of the deletion succeeds"
+	return c.refuse(t, refusedRequests{
+		operation: admissionv1.Delete, resource: "pods", name: "^" + pod + "$",
+		try: func() error { return c.admin.CoreV1().Pods(c.namespace).Delete(life(t), pod, dry) },
 	})
-	free = func() {
-		if err := api.ValidatingAdmissionPolicyBindings().Delete(life(t), "keep", metav1.DeleteOptions{}); err != nil {
-			t.Error(err)
-		}
-		if err := api.ValidatingAdmissionPolicies().Delete(life(t), "keep", metav1.DeleteOptions{}); err != nil {
-			t.Error(err)
-		}
-	}
-	t.Cleanup(func() { _ = api.ValidatingAdmissionPolicyBindings().Delete(life(t), "keep", metav1.DeleteOptions{}) })
-	return free
 }

@@ -142,7 +142,7 @@ func (c *gangCluster) finish(t *testing.T, pods ...string) {
 	for _, name := range pods {
 		c.deletePod(t, name)
 	}
-	gangPoll(t, fmt.Sprintf("pods %v are gone", pods), func() (bool, string) {
+	c.await(t, fmt.Sprintf("pods %v are gone", pods), func() (bool, string) {
 		left := slices.DeleteFunc(names(c.pods(t)), func(name string) bool { return !slices.Contains(pods, name) })
 		return len(left) == 0, fmt.Sprintf("%v are left", left)
 	})
@@ -151,7 +151,7 @@ func (c *gangCluster) finish(t *testing.T, pods ...string) {
 // awaitRefused waits until the scheduler has refused a pod with all texts.
 func (c *gangCluster) awaitRefused(t *testing.T, name string, texts ...string) {
 	t.Helper()
-	gangPoll(t, fmt.Sprintf("pod %s is refused with %q", name, texts), func() (bool, string) {
+	c.await(t, fmt.Sprintf("pod %s is refused with %q", name, texts), func() (bool, string) {
 		p := c.pod(t, name)
 		if p.Spec.NodeName != "" {
 			t.Fatalf("pod %s is on node %s", name, p.Spec.NodeName)

@@ -24,7 +24,7 @@ func rush(t *testing.T, c *gangCluster) {
 	for i := range rushing {
 		c.submit(t, patientPod(fmt.Sprintf("rush-%d", i), []string{low, mid}[i%2], "n0", 1+i%5))
 	}
-	gangPoll(t, "all of the rush are refused", func() (bool, string) { return c.refused(t) >= rushing, "" })
+	c.await(t, "all of the rush are refused", func() (bool, string) { return c.refused(t) >= rushing, "" })
 	c.finish(t, "old-0")
 	c.probe(t, "probe-0", mid, "n0", 1)
 	c.waits(t, "urgent")

@@ -3,10 +3,7 @@ package integration
 import (
 	"bytes"
 	"errors"
-	"os"
-	"path/filepath"
 	"regexp"
-	"slices"
 	"strings"
 	"testing"
 
@@ -29,25 +26,6 @@ func rejectedEvents(log string) (all []rejectedEvent) {
 		all = append(all, rejectedEvent{match[2], match[3], match[1], unquote.Replace(match[4])})
 	}
 	return all
-}
-
-// rejected returns the events about a namespace that schedulers and controllers of the cluster gave up.
-func (c *gangCluster) rejected(t *testing.T, namespace string) (all []rejectedEvent) {
-	t.Helper()
-	for _, name := range []string{"scheduler", "controller"} {
-		logs, err := filepath.Glob(filepath.Join(c.plane.Dir(), "logs", name+"*.log"))
-		if err != nil {
-			t.Fatal(err)
-		}
-		for _, file := range logs {
-			raw, err := os.ReadFile(file)
-			if err != nil {
-				t.Fatal(err)
-			}
-			all = append(all, rejectedEvents(string(raw))...)
-		}
-	}
-	return slices.DeleteFunc(all, func(e rejectedEvent) bool { return e.namespace != namespace })
 }
 
 func TestRejectedEvents(t *testing.T) {

@@ -8,7 +8,6 @@ import (
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes"
@@ -153,13 +152,7 @@ func createPod(t *testing.T, client kubernetes.Interface, name string, slots int
 // poll asks until the answer is yes, and fails with the last state.
 func poll(t *testing.T, what string, ask func(context.Context) (bool, string)) {
 	t.Helper()
-	state := ""
-	err := wait.PollUntilContextTimeout(t.Context(), 100*time.Millisecond, patience, true, func(ctx context.Context) (bool, error) {
-		var ok bool
-		ok, state = ask(ctx)
-		return ok, nil
-	})
-	if err != nil {
-		t.Fatalf("waiting until %s: %v; %s", what, err, state)
+	if err := pollByClock(t.Context(), func() (bool, string) { return ask(t.Context()) }); err != nil {
+		t.Fatalf("waiting until %s: %v", what, err)
 	}
 }

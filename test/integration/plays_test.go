@@ -1,0 +1,226 @@
+package integration
+
+import (
+	"os"
+	"slices"
+	"testing"
+	"testing/synctest"
+
+	v1 "k8s.io/api/core/v1"
+	schedulingv1 "k8s.io/api/scheduling/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/tandem-gpu/tandem/internal/cluster/podgroup"
+	"github.com/tandem-gpu/tandem/internal/sandbox"
+	"github.com/tandem-gpu/tandem/pkg/api/v1alpha1"
+)
+
+// allPlays names the environment variable with whose value "all" each play runs on a real API server too, in each mode.
+const allPlays = "TANDEM_PLAYS"
+
+// play is a test that knows a cluster by its API alone. It runs in a bubble, unless it needs a real API server. Where the environment does
+// not ask for all, few of them run on one.
+type play struct {
+	name string
+	run  func(*testing.T, *gangCluster)
+	// modes in which gangs are declared so that the play makes sense, nil for all.
+	modes []podgroup.Source
+	// real are the modes in which the play is worth an API server at each commit: it shows something that one in memory cannot.
+	real []podgroup.Source
+	// needs says why the play has to have a real API server, "" where it has not.
+	needs string
+}
+
+// suite are plays on clusters that are alike.
+type suite struct {
+	name  string
+	modes []podgroup.Source
+	// gpus are the numbers of GPUs of the nodes.
+	gpus  []int
+	plays []play
+}
+
+var (
+	labels     = []podgroup.Source{podgroup.Label}
+	podGroups  = []podgroup.Source{podgroup.XK8s, podgroup.Native}
+	nativeOnly = []podgroup.Source{podgroup.Native}
+	everyMode  = []podgroup.Source{podgroup.Label, podgroup.XK8s, podgroup.Native}
+)
+
+// suites are the plays in the order in which they run on one control plane: the last ones change it.
+func suites() []suite {
+	gang, preempt := slices.Repeat([]int{gpusPerNode}, gangNodes), []int{2, 8, 8, 4}
+	return []suite{
+		{"gangs", everyMode, gang, gangPlays()},
+		{"preemption", labels, preempt, preemptionPlays()},
+		{"preemption by gangs", everyMode, preempt, gangPreemptionPlays()},
+		{"preemption of hundreds", labels, slices.Repeat([]int{8}, 13), []play{
+			{name: "one eviction in the middle fails", run: hundreds},
+		}},
+		{"the example of preemption", labels, gang, []play{{name: "others make room for the urgent job", run: urgentExample}}},
+		{"changes", labels, gang, []play{
+			{name: "a PodGroup is served later", run: servedLater, real: labels, needs: "CustomResourceDefinitions, and a process that ends by itself"},
+		}},
+	}
+}
+
+// in tells whether a play makes sense in a mode.
+func (p play) in(s suite, mode gangMode) bool {
+	return slices.Contains(s.modes, mode.source) && (p.modes == nil || slices.Contains(p.modes, mode.source))
+}
+
+// onServer tells whether a play runs on a real API server.
+func (p play) onServer(s suite, mode gangMode) bool {
+	return p.in(s, mode) && (os.Getenv(allPlays) == "all" || slices.Contains(p.real, mode.source))
+}
+
+// TestPlays runs the plays in bubbles, each on a cluster of its own. It runs before the tests that have control planes: the feature gates
+// of a mode are those of this process.
+func TestPlays(t *testing.T) {
+	for _, mode := range gangModes() {
+		t.Run(mode.name, func(t *testing.T) {
+			setGates(t, mode)
+			for _, s := range suites() {
+				for _, p := range s.plays {
+					if p.needs != "" || !p.in(s, mode) {
+						continue
+					}
+					t.Run(s.name+": "+p.name, func(t *testing.T) {
+						t.Parallel()
+						synctest.Test(t, func(t *testing.T) { startBubble(t, mode, s.gpus).playIn(t, p.run) })
+					})
+				}
+			}
+		})
+	}
+}
+
+// startBubble returns a cluster in the bubble of a test.
+func startBubble(t *testing.T, mode gangMode, gpus []int) *gangCluster {
+	t.Helper()
+	server := newServer(mode)
+	c := &gangCluster{gangMode: mode, world: inBubble{server}, api: server.Config()}
+	c.connect(t)
+	c.createClasses(t)
+	t.Cleanup(func() { c.scheduler.Stop(0) })
+	c.begin(t, gpus)
+	return c
+}
+
+// TestPlaysOnServer runs the scheduler as it is built and configured for clusters, under the rights of its account, on one control plane for
+// each way in which gangs can be declared.
+func TestPlaysOnServer(t *testing.T) {
+	t.Parallel()
+	for _, mode := range gangModes() {
+		t.Run(mode.name, func(t *testing.T) {
+			t.Parallel()
+			c := startCluster(t, mode, buildScheduler(t))
+			c.createClasses(t)
+			for _, s := range suites() {
+				plays := slices.DeleteFunc(slices.Clone(s.plays), func(p play) bool { return !p.onServer(s, mode) })
+				if len(plays) == 0 {
+					continue
+				}
+				c.exchangeNodes(t, s.gpus)
+				for _, p := range plays {
+					c.play(t, s.name+": "+p.name, p.run)
+				}
+			}
+		})
+	}
+}
+
+// exchangeNodes gives a cluster other nodes, and a scheduler that knows no others.
+func (c *gangCluster) exchangeNodes(t *testing.T, gpus []int) {
+	t.Helper()
+	c.scheduler.Stop(0)
+	for _, g := range c.gpus {
+		if err := c.admin.CoreV1().Nodes().Delete(life(t), g.Name, metav1.DeleteOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		if err := c.objects.Resource(v1alpha1.GPUNodes).Delete(life(t), g.Name, metav1.DeleteOptions{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	c.createNodes(t, gpus)
+	c.startScheduler(t)
+}
+
+// Priority classes of the tests, the first to go first.
+const (
+	low  = "test-low"
+	mid  = "test-mid"
+	high = "test-high"
+	top  = "test-top"
+	// modest is high without the right to evict.
+	modest = "test-modest"
+)
+
+func (c *gangCluster) createClasses(t *testing.T) {
+	t.Helper()
+	for name, value := range map[string]int32{low: 10, mid: 100, high: 1000, modest: 1000, top: 2000} {
+		class := &schedulingv1.PriorityClass{ObjectMeta: metav1.ObjectMeta{Name: name, UID: types.UID(name)}, Value: value}
+		if name == modest {
+			class.PreemptionPolicy = new(v1.PreemptNever)
+		}
+		sandbox.CreatePriorityClassForTest(life(t), t, c.admin, class)
+	}
+}
+
+func gangPlays() []play {
+	return []play{
+		{name: "the examples run", run: examplesRun, real: everyMode},
+		{name: "a gang that does not fit waits whole", run: waitsWhole, real: podGroups},
+		{name: "a gang beyond the cluster is refused at once", run: neverFits},
+		{name: "autoscalers see who waits", run: seenByAutoscalers},
+		{name: "two gangs of more than half", run: twoHalves},
+		{name: "a member that is made again returns to its siblings", run: returnsNear},
+		{name: "members arrive late", run: lateMembers},
+		{name: "members of unlike priority", run: unlikePriorities},
+		{name: "a hundred and fifty members", run: manyMembers, real: labels},
+		{name: "the scheduler is killed between two binds", run: killedScheduler, real: labels},
+		{name: "a gang that stays half-bound is released", run: releasedHalf},
+		{name: "the PodGroup is deleted while its gang waits", run: deletedPodGroup, modes: podGroups, real: nativeOnly},
+		{name: "two thousand members", run: twoThousandMembers, modes: labels, real: labels},
+	}
+}
+
+// preemptionPlays have no kubelet: a victim is asked to leave and stays until its test ends it.
+func preemptionPlays() []play {
+	return []play{
+		{name: "the victims are those of one GPU", run: oneGPU, real: labels},
+		{name: "eight GPUs are freed where they are together", run: eightTogether},
+		{name: "a node is freed slot by slot", run: slotBySlot},
+		{name: "victims are told for whom", run: toldForWhom},
+		{name: "another plan spares the budget", run: sparesBudget},
+		{name: "a budget that forbids all is the last resort", run: lastResort},
+		{name: "required budgets are never violated", run: requiredBudget},
+		{name: "a rush of lower priority does not take the room", run: rush},
+		{name: "two preemptors do not share a victim", run: twoPreemptors},
+		{name: "a higher priority takes the room of a preemptor", run: outranked},
+		{name: "the room is let go when the preemptor is deleted", run: preemptorDeleted},
+		{name: "who leaves anyway is waited for", run: leavesAnyway},
+		{name: "the scheduler is killed while the victim leaves", run: restartedScheduler, real: labels},
+		{name: "the node is lost while the victim leaves", run: lostNode},
+		{name: "preemptionPolicy Never", run: neverPreempts},
+		{name: "what would not fit evicts nobody", run: neverInVain},
+		{name: "a dry run evicts nobody", run: dryRun},
+		{name: "pods without vGPUs", run: withoutVGPUs},
+		{name: "a class that does not exist", run: classUnknown, real: labels, needs: "its admission"},
+		{name: "a class that is deleted", run: classDeleted},
+		{name: "a minimum for a class that does not exist", run: minimumOfNoClass},
+		{name: "a victim that never ends is given up", run: staysOn},
+		{name: "evictions in a minute are bounded", run: bounded},
+		{name: "more victims than the bound allows at once", run: beyondBound},
+	}
+}
+
+func gangPreemptionPlays() []play {
+	return []play{
+		{name: "a gang goes whole for a gang", run: gangForGang, real: nativeOnly},
+		{name: "surplus goes before a gang dies", run: surplusFirst},
+		{name: "a gang of a higher priority stays", run: gangStays},
+		{name: "the gang is deleted while its victims leave", run: gangDeleted},
+	}
+}
