@@ -59,6 +59,7 @@ func suites() []suite {
 			{name: "one eviction in the middle fails", run: hundreds},
 		}},
 		{"the example of preemption", labels, gang, []play{{name: "others make room for the urgent job", run: urgentExample}}},
+		{"profiles", labels, gang, []play{{name: "a profile comes right after its pods", run: lateProfile}}},
 		{"changes", labels, gang, []play{
 			{name: "a PodGroup is served later", run: servedLater, real: labels, needs: "CustomResourceDefinitions, and a process that ends by itself"},
 		}},

@@ -6,9 +6,34 @@ import (
 	schedulingv1 "k8s.io/api/scheduling/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/tandem-gpu/tandem/internal/sandbox"
+	"github.com/tandem-gpu/tandem/pkg/api/v1alpha1"
 )
+
+// Pods whose latency only a profile explains come just before it: they wait no longer than the scheduler goes by what it knew.
+func lateProfile(t *testing.T, c *gangCluster) {
+	pods := []string{"chat-0", "chat-1", "chat-2"}
+	for _, name := range pods {
+		p := vgpuPod(name, 1)
+		p.Labels = map[string]string{v1alpha1.LabelProfile: "chat"}
+		p.Annotations = map[string]string{v1alpha1.AnnotationMaxLatency: "40ms"}
+		c.submit(t, p)
+		c.awaitRefused(t, name, "has no latencies, or does not exist")
+	}
+	profile := &unstructured.Unstructured{Object: map[string]any{"spec": map[string]any{"throughputs": []any{
+		map[string]any{"model": c.gpus[0].Status.Devices[0].Model, "sharePercent": int64(50), "latency": "40ms"},
+	}}}}
+	profile.SetGroupVersionKind(v1alpha1.GroupVersion.WithKind("WorkloadProfile"))
+	profile.SetName("chat")
+	if _, err := c.objects.Resource(v1alpha1.WorkloadProfiles).Namespace(c.namespace).Create(life(t), profile, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range pods {
+		c.awaitPlace(t, name)
+	}
+}
 
 // passing is a priority class between low and mid that is deleted while its pods run.
 const passing = "test-passing"

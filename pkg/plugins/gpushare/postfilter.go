@@ -27,6 +27,11 @@ func (p *Plugin) PostFilter(ctx context.Context, cs fwk.CycleState, pod *v1.Pod,
 		return nil, verdict.New(fwk.UnschedulableAndUnresolvable, "the best nodes by GPU are refused for other reasons; all nodes are tried next")
 	}
 	nothing := verdict.New(fwk.Unschedulable)
+	defer func() {
+		if p.news.any() {
+			p.pending.activateFor(profilePath(pod)) // the attempt went by a rule that is out of date
+		}
+	}()
 	r := requestOf(cs)
 	if r == nil {
 		p.pending.note(pod, nil, &attempt{at: p.now()})
@@ -39,9 +44,6 @@ func (p *Plugin) PostFilter(ctx context.Context, cs fwk.CycleState, pod *v1.Pod,
 	refusals, last := p.refusalsOf(r, nodes, statuses)
 	last.onDevices = last.onDevices && !p.isMember(pod)
 	p.pending.note(pod, refusals, last)
-	if p.news.any() {
-		p.pending.activateFor(profilePath(pod)) // the attempt went by a rule that is out of date
-	}
 	nearest, ok := placement.Nearest(refusals)
 	if !ok {
 		return nil, nothing
