@@ -6,7 +6,10 @@ import (
 	"net/http"
 
 	jsonpatch "gopkg.in/evanphx/json-patch.v4"
+	autoscalingv1 "k8s.io/api/autoscaling/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/strategicpatch"
 	"k8s.io/client-go/kubernetes/scheme"
@@ -18,24 +21,32 @@ func (s *Server) patch(c *call) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	var raw []byte
+	raw, err := c.patched(old.raw)
+	if err != nil {
+		return nil, err
+	}
+	return s.update(c, raw, "patch")
+}
+
+// patched returns an object with the patch of a request.
+func (c *call) patched(old []byte) (raw []byte, err error) {
 	switch types.PatchType(c.media) {
 	case types.JSONPatchType:
 		var patch jsonpatch.Patch
 		if patch, err = jsonpatch.DecodePatch(c.body); err == nil {
-			raw, err = patch.Apply(old.raw)
+			raw, err = patch.Apply(old)
 		}
 	case types.MergePatchType:
-		raw, err = jsonpatch.MergePatch(old.raw, c.body)
+		raw, err = jsonpatch.MergePatch(old, c.body)
 	case types.StrategicMergePatchType:
-		raw, err = c.strategic(old.raw)
+		raw, err = c.strategic(old)
 	default:
 		return nil, apierrors.NewGenericServerResponse(http.StatusUnsupportedMediaType, c.method, c.resource.GroupResource(), c.name, "patch of type "+c.media, 0, true)
 	}
 	if err != nil {
-		return nil, apierrors.NewInvalid(c.resource.GroupVersion().WithKind(c.kind.name).GroupKind(), c.name, nil)
+		return nil, apierrors.NewGenericServerResponse(http.StatusUnprocessableEntity, c.method, c.resource.GroupResource(), c.name, err.Error(), 0, true)
 	}
-	return s.update(c, raw, "patch")
+	return raw, nil
 }
 
 // strategic applies a strategic merge patch, for which the Go type of the object says how lists are merged.
@@ -49,40 +60,47 @@ func (c *call) strategic(old []byte) ([]byte, error) {
 
 // scale reads or changes spec.replicas by the subresource.
 func (s *Server) scale(c *call) ([]byte, error) {
-	c.sub = ""
 	old, err := s.get(c)
 	if err != nil {
 		return nil, err
 	}
-	if c.method != http.MethodGet {
-		var wants struct {
-			Spec struct {
-				Replicas int64 `json:"replicas"`
-			} `json:"spec"`
-		}
-		if err := json.Unmarshal(c.body, &wants); err != nil {
-			return nil, apierrors.NewBadRequest(err.Error())
-		}
-		patch := fmt.Appendf(nil, `{"spec":{"replicas":%d}}`, wants.Spec.Replicas)
-		raw, err := jsonpatch.MergePatch(old.raw, patch)
-		if err != nil {
-			return nil, err
-		}
-		if _, err := s.update(c, raw, "update"); err != nil {
-			return nil, err
-		}
-		if old, err = s.get(c); err != nil {
+	scale, err := scaleOf(old)
+	if err != nil || c.method == http.MethodGet {
+		return scale, err
+	}
+	wanted := c.body
+	if c.method == http.MethodPatch {
+		if wanted, err = c.patched(scale); err != nil {
 			return nil, err
 		}
 	}
-	replicas := func(part string) any {
-		if of, ok := old.Object[part].(map[string]any); ok {
-			return of["replicas"]
-		}
-		return nil
+	var wants autoscalingv1.Scale
+	if err := json.Unmarshal(wanted, &wants); err != nil {
+		return nil, apierrors.NewBadRequest(err.Error())
 	}
-	return json.Marshal(map[string]any{
-		"kind": "Scale", "apiVersion": "autoscaling/v1", "spec": map[string]any{"replicas": replicas("spec")}, "status": map[string]any{"replicas": replicas("status")},
-		"metadata": map[string]any{"name": c.name, "namespace": c.namespace, "uid": old.GetUID(), "resourceVersion": old.GetResourceVersion()},
+	patch := fmt.Appendf(nil, `{"metadata":{"resourceVersion":%q},"spec":{"replicas":%d}}`, wants.ResourceVersion, wants.Spec.Replicas)
+	raw, err := jsonpatch.MergePatch(old.raw, patch)
+	if err != nil {
+		return nil, err
+	}
+	if _, err := s.update(c, raw, "update"); err != nil {
+		return nil, err
+	}
+	if old, err = s.get(c); err != nil {
+		return nil, err
+	}
+	return scaleOf(old)
+}
+
+// scaleOf returns what the subresource shows of an object.
+func scaleOf(o *object) ([]byte, error) {
+	replicas := func(part string) int32 {
+		n, _, _ := unstructured.NestedInt64(o.Object, part, "replicas")
+		return int32(n)
+	}
+	return json.Marshal(autoscalingv1.Scale{
+		TypeMeta:   metav1.TypeMeta{Kind: "Scale", APIVersion: "autoscaling/v1"},
+		ObjectMeta: metav1.ObjectMeta{Name: o.GetName(), Namespace: o.GetNamespace(), UID: o.GetUID(), ResourceVersion: o.GetResourceVersion()},
+		Spec:       autoscalingv1.ScaleSpec{Replicas: replicas("spec")}, Status: autoscalingv1.ScaleStatus{Replicas: replicas("status")},
 	})
 }

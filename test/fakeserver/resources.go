@@ -34,7 +34,7 @@ type kind struct {
 
 // usual are the versions of groups that every API server has.
 var usual = []schema.GroupVersion{
-	v1.SchemeGroupVersion, {Group: "apps", Version: "v1"}, {Group: "batch", Version: "v1"}, {Group: "coordination.k8s.io", Version: "v1"},
+	v1.SchemeGroupVersion, {Group: "apps", Version: "v1"}, {Group: "autoscaling", Version: "v2"}, {Group: "batch", Version: "v1"}, {Group: "coordination.k8s.io", Version: "v1"},
 	{Group: "events.k8s.io", Version: "v1"}, {Group: "policy", Version: "v1"}, {Group: "rbac.authorization.k8s.io", Version: "v1"}, {Group: "resource.k8s.io", Version: "v1"},
 	{Group: "scheduling.k8s.io", Version: "v1"}, {Group: "storage.k8s.io", Version: "v1"},
 }

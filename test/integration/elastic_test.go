@@ -14,7 +14,6 @@ import (
 
 	batchv1 "k8s.io/api/batch/v1"
 	v1 "k8s.io/api/core/v1"
-	schedulingv1 "k8s.io/api/scheduling/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -26,64 +25,71 @@ import (
 	"github.com/tandem-gpu/tandem/pkg/api/v1alpha1"
 )
 
-// TestElastic runs the controller and the scheduler as they are built, under the rights of their accounts, with Kubernetes' own
-// controller of Jobs.
-func TestElastic(t *testing.T) {
-	t.Parallel()
-	for _, mode := range []gangMode{gangModes()[0], nativeMode()} {
-		t.Run(mode.name, func(t *testing.T) {
-			t.Parallel()
-			c := startGangCluster(t, mode, buildScheduler(t))
-			sandbox.CreatePriorityClassForTest(life(t), t, c.admin, &schedulingv1.PriorityClass{ObjectMeta: metav1.ObjectMeta{Name: high}, Value: 1000})
-			c.startKubelets(t)
-			c.startController(t)
-			c.play(t, "a job shrinks for another and grows back", growsAndShrinks)
-			c.play(t, "a job shrinks for one of a high priority", shrinksForUrgent)
-			if mode.source == podgroup.Label {
-				c.play(t, "the example runs", elasticExample)
-				c.play(t, "twenty shrinks", twentyShrinks)
-				c.play(t, "the example of size fields runs", fieldsExample)
-				c.play(t, "a Job is resized by its fields", resizedJob)
-				c.play(t, "a StatefulSet is resized by its scale", resizedStatefulSet)
-				c.play(t, "owners whose fields are not written", refusedFields)
-				c.play(t, "a job states a rate", statesRate)
-				c.play(t, "owners that the controller refuses", refusedOwners)
-				c.play(t, "a worker that ends well when it is evicted", completedWorker)
-				c.play(t, "a target edited by hand", editedTarget)
-				c.play(t, "controller and scheduler are killed", killedBoth)
-			}
-			select {
-			case <-c.controller.Done():
-				t.Errorf("the controller ended: %v\n%s", c.controller.Err(), c.controller.Tail(60))
-			default:
-			}
-		})
+// elasticPlays have Kubernetes' own controller of Jobs, and kubelets.
+func elasticPlays() []play {
+	both := []podgroup.Source{podgroup.Label, podgroup.Native}
+	return []play{
+		{name: "a job shrinks for another and grows back", run: growsAndShrinks, modes: both, real: nativeOnly},
+		{name: "a job shrinks for one of a high priority", run: shrinksForUrgent, modes: both},
+		{name: "the example runs", run: elasticExample, modes: labelOnly, real: labelOnly},
+		{name: "twenty shrinks", run: twentyShrinks, modes: labelOnly},
+		{name: "the example of size fields runs", run: fieldsExample, modes: labelOnly, real: labelOnly},
+		{name: "a Job is resized by its fields", run: resizedJob, modes: labelOnly, real: labelOnly},
+		{name: "a StatefulSet is resized by its scale", run: resizedStatefulSet, modes: labelOnly, real: labelOnly},
+		{name: "owners whose fields are not written", run: refusedFields, modes: labelOnly},
+		{name: "a job states a rate", run: statesRate, modes: labelOnly},
+		{name: "owners that the controller refuses", run: refusedOwners, modes: labelOnly},
+		{name: "a worker that ends well when it is evicted", run: completedWorker, modes: labelOnly},
+		{name: "a target edited by hand", run: editedTarget, modes: labelOnly, real: labelOnly, needs: "its admission policies"},
+		{name: "controller and scheduler are killed", run: killedBoth, modes: labelOnly, real: labelOnly},
 	}
 }
 
-// startController starts the controller under its account. It elects no leader: one that was killed would be waited for.
+// runElastic runs kubelets and the controller until the test ends.
+func runElastic(t *testing.T, c *gangCluster) {
+	t.Helper()
+	c.startKubelets(t)
+	c.startController(t)
+	t.Cleanup(func() {
+		select {
+		case <-c.controller.Done():
+			t.Errorf("the controller ended: %v\n%s", c.controller.Err(), c.controller.Tail(60))
+		default:
+		}
+		c.controller.Stop(0)
+	})
+}
+
+// startController starts the controller. It elects no leader: one that was killed would be waited for.
 func (c *gangCluster) startController(t *testing.T, more ...string) {
 	t.Helper()
-	binary := sandbox.ProgramForTest(t, "controller")
-	kubeconfig, err := c.plane.ServiceAccount(life(t), "tandem-system", "tandem-controller")
-	if err != nil {
-		t.Fatal(err)
-	}
-	c.starts++
-	flags := append([]string{
-		"--kubeconfig=" + kubeconfig, "--leader-elect=false", "--metrics-bind-address=0", "--health-probe-bind-address=0",
-		"--elastic-interval=1s", "--elastic-notice=1s", "--elastic-max-moves=100",
-	}, more...)
-	process, err := supervise(c.plane.Processes(), fmt.Sprintf("controller-%d", c.starts), func() *exec.Cmd { return exec.Command(binary, flags...) })
-	if err != nil {
-		t.Fatal(err)
-	}
+	process := c.world.startController(t, more...)
 	t.Cleanup(func() {
 		if t.Failed() {
 			t.Logf("the controller said:\n%s", process.Tail(60))
 		}
 	})
 	c.controller = process
+}
+
+// startController starts the controller as it is built, under its account.
+func (w onPlane) startController(t *testing.T, more ...string) program {
+	t.Helper()
+	binary := sandbox.ProgramForTest(t, "controller")
+	kubeconfig, err := w.plane.ServiceAccount(life(t), "tandem-system", "tandem-controller")
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.starts++
+	flags := append([]string{
+		"--kubeconfig=" + kubeconfig, "--leader-elect=false", "--metrics-bind-address=0", "--health-probe-bind-address=0",
+		"--elastic-interval=1s", "--elastic-notice=1s", "--elastic-max-moves=100",
+	}, more...)
+	process, err := supervise(w.plane.Processes(), fmt.Sprintf("controller-%d", w.starts), func() *exec.Cmd { return exec.Command(binary, flags...) })
+	if err != nil {
+		t.Fatal(err)
+	}
+	return process
 }
 
 // endsWell is the label of pods that end with exit code 0 when they are deleted.

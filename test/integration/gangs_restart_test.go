@@ -27,10 +27,15 @@ func killedScheduler(t *testing.T, c *gangCluster) {
 	checkLedger(t, c.pods(t), c.gpus)
 }
 
+// halfDeadline is more than a scheduler takes to start: one that starts later takes such a gang to have run, and evicts nobody.
+const halfDeadline = "2m0s"
+
 // The scheduler is killed after the first binds of a gang, and no node takes the others any more: when the deadline has passed,
 // those that were bound are evicted.
 func releasedHalf(t *testing.T, c *gangCluster) {
-	g, deadline := c.adoptedHalf(t)
+	g := c.cutInTwo(t, "cut")
+	c.cordon(t, true)
+	c.startScheduler(t, func(gang map[string]any) { gang["placementDeadline"] = halfDeadline })
 	c.poll(t, "the bound members are evicted", func() (bool, string) {
 		bound, evicted := 0, 0
 		for _, p := range c.members(t, g.name) {
@@ -46,53 +51,13 @@ func releasedHalf(t *testing.T, c *gangCluster) {
 		}
 		return bound > 0 && bound == evicted, fmt.Sprintf("%d of %d are", evicted, bound)
 	})
-	c.awaitSaid(t, g.name, "evicted", deadline)
+	c.awaitSaid(t, g.name, "evicted", halfDeadline)
 	c.scheduler.Stop(0)
 	c.deletePods(t, g.name)
 	c.cordon(t, false)
-	c.startScheduler(t) // with its own deadline again, which no machine is too slow for
+	c.startScheduler(t) // with its own deadline again
 	c.createMembers(t, g, 0, g.members)
 	c.awaitGang(t, g.name, g.members)
-}
-
-// adoptedHalf returns a gang that is cut in two, with all nodes closed, and the deadline of the scheduler that runs now. A
-// scheduler that has started when the deadline has passed takes such a gang to have run, and evicts nobody: on a slow machine
-// it takes a longer deadline, so another gang is cut then.
-func (c *gangCluster) adoptedHalf(t *testing.T) (g testGang, deadline string) {
-	t.Helper()
-	for attempt := range 6 {
-		g := c.cutInTwo(t, fmt.Sprintf("cut%d", attempt))
-		begin := c.firstBound(t, g.name)
-		c.cordon(t, true)
-		limit := 10 * time.Second << attempt
-		c.startScheduler(t, func(gang map[string]any) { gang["placementDeadline"] = limit.String() })
-		c.probe(t, "probe", "", "", 10) // once it is refused, the scheduler has started
-		inTime := time.Since(begin) < limit
-		c.finish(t, "probe")
-		if inTime {
-			return g, limit.String()
-		}
-		c.scheduler.Stop(0)
-		c.deletePods(t, g.name)
-		c.cordon(t, false)
-		c.startScheduler(t)
-	}
-	t.Fatal("the scheduler takes more than five minutes to start again")
-	return testGang{}, ""
-}
-
-// firstBound returns when the first member of a gang was bound, in whole seconds.
-func (c *gangCluster) firstBound(t *testing.T, gang string) time.Time {
-	t.Helper()
-	first := time.Now()
-	for _, p := range c.members(t, gang) {
-		for _, condition := range p.Status.Conditions {
-			if at := condition.LastTransitionTime.Time; condition.Type == v1.PodScheduled && condition.Status == v1.ConditionTrue && at.Before(first) {
-				first = at
-			}
-		}
-	}
-	return first
 }
 
 // cutInTwo returns a gang of which some members are bound and some are not, with the scheduler killed: the API server refused to

@@ -37,12 +37,14 @@ type suite struct {
 	name  string
 	modes []podgroup.Source
 	// gpus are the numbers of GPUs of the nodes.
-	gpus  []int
-	plays []play
+	gpus []int
+	// prepare starts what the plays need beside a scheduler, nil for nothing.
+	prepare func(*testing.T, *gangCluster)
+	plays   []play
 }
 
 var (
-	labels     = []podgroup.Source{podgroup.Label}
+	labelOnly  = []podgroup.Source{podgroup.Label}
 	podGroups  = []podgroup.Source{podgroup.XK8s, podgroup.Native}
 	nativeOnly = []podgroup.Source{podgroup.Native}
 	everyMode  = []podgroup.Source{podgroup.Label, podgroup.XK8s, podgroup.Native}
@@ -52,16 +54,17 @@ var (
 func suites() []suite {
 	gang, preempt := slices.Repeat([]int{gpusPerNode}, gangNodes), []int{2, 8, 8, 4}
 	return []suite{
-		{"gangs", everyMode, gang, gangPlays()},
-		{"preemption", labels, preempt, preemptionPlays()},
-		{"preemption by gangs", everyMode, preempt, gangPreemptionPlays()},
-		{"preemption of hundreds", labels, slices.Repeat([]int{8}, 13), []play{
+		{"gangs", everyMode, gang, nil, gangPlays()},
+		{"preemption", labelOnly, preempt, nil, preemptionPlays()},
+		{"preemption by gangs", everyMode, preempt, nil, gangPreemptionPlays()},
+		{"preemption of hundreds", labelOnly, slices.Repeat([]int{8}, 13), nil, []play{
 			{name: "one eviction in the middle fails", run: hundreds},
 		}},
-		{"the example of preemption", labels, gang, []play{{name: "others make room for the urgent job", run: urgentExample}}},
-		{"profiles", labels, gang, []play{{name: "a profile comes right after its pods", run: lateProfile}}},
-		{"changes", labels, gang, []play{
-			{name: "a PodGroup is served later", run: servedLater, real: labels, needs: "CustomResourceDefinitions, and a process that ends by itself"},
+		{"the example of preemption", labelOnly, gang, nil, []play{{name: "others make room for the urgent job", run: urgentExample}}},
+		{"profiles", labelOnly, gang, nil, []play{{name: "a profile comes right after its pods", run: lateProfile}}},
+		{"elastic", everyMode, gang, runElastic, elasticPlays()},
+		{"changes", labelOnly, gang, nil, []play{
+			{name: "a PodGroup is served later", run: servedLater, real: labelOnly, needs: "CustomResourceDefinitions, and a process that ends by itself"},
 		}},
 	}
 }
@@ -87,9 +90,9 @@ func TestPlays(t *testing.T) {
 					if p.needs != "" || !p.in(s, mode) {
 						continue
 					}
-					t.Run(s.name+": "+p.name, func(t *testing.T) {
+					t.Run(s.name+"/"+p.name, func(t *testing.T) {
 						t.Parallel()
-						synctest.Test(t, func(t *testing.T) { startBubble(t, mode, s.gpus).playIn(t, p.run) })
+						synctest.Test(t, func(t *testing.T) { startBubble(t, mode, s).playIn(t, p.run) })
 					})
 				}
 			}
@@ -98,14 +101,17 @@ func TestPlays(t *testing.T) {
 }
 
 // startBubble returns a cluster in the bubble of a test.
-func startBubble(t *testing.T, mode gangMode, gpus []int) *gangCluster {
+func startBubble(t *testing.T, mode gangMode, s suite) *gangCluster {
 	t.Helper()
 	server := newServer(mode)
 	c := &gangCluster{gangMode: mode, world: inBubble{server}, api: server.Config()}
 	c.connect(t)
 	c.createClasses(t)
 	t.Cleanup(func() { c.scheduler.Stop(0) })
-	c.begin(t, gpus)
+	c.begin(t, s.gpus)
+	if s.prepare != nil {
+		s.prepare(t, c)
+	}
 	return c
 }
 
@@ -123,10 +129,15 @@ func TestPlaysOnServer(t *testing.T) {
 				if len(plays) == 0 {
 					continue
 				}
-				c.exchangeNodes(t, s.gpus)
-				for _, p := range plays {
-					c.play(t, s.name+": "+p.name, p.run)
-				}
+				t.Run(s.name, func(t *testing.T) {
+					c.exchangeNodes(t, s.gpus)
+					if s.prepare != nil {
+						s.prepare(t, c)
+					}
+					for _, p := range plays {
+						c.play(t, p.name, p.run)
+					}
+				})
 			}
 		})
 	}
@@ -179,18 +190,18 @@ func gangPlays() []play {
 		{name: "a member that is made again returns to its siblings", run: returnsNear},
 		{name: "members arrive late", run: lateMembers},
 		{name: "members of unlike priority", run: unlikePriorities},
-		{name: "a hundred and fifty members", run: manyMembers, real: labels},
-		{name: "the scheduler is killed between two binds", run: killedScheduler, real: labels},
+		{name: "a hundred and fifty members", run: manyMembers, real: labelOnly},
+		{name: "the scheduler is killed between two binds", run: killedScheduler, real: labelOnly},
 		{name: "a gang that stays half-bound is released", run: releasedHalf},
 		{name: "the PodGroup is deleted while its gang waits", run: deletedPodGroup, modes: podGroups, real: nativeOnly},
-		{name: "two thousand members", run: twoThousandMembers, modes: labels, real: labels},
+		{name: "two thousand members", run: twoThousandMembers, modes: labelOnly, real: labelOnly},
 	}
 }
 
 // preemptionPlays have no kubelet: a victim is asked to leave and stays until its test ends it.
 func preemptionPlays() []play {
 	return []play{
-		{name: "the victims are those of one GPU", run: oneGPU, real: labels},
+		{name: "the victims are those of one GPU", run: oneGPU, real: labelOnly},
 		{name: "eight GPUs are freed where they are together", run: eightTogether},
 		{name: "a node is freed slot by slot", run: slotBySlot},
 		{name: "victims are told for whom", run: toldForWhom},
@@ -202,13 +213,13 @@ func preemptionPlays() []play {
 		{name: "a higher priority takes the room of a preemptor", run: outranked},
 		{name: "the room is let go when the preemptor is deleted", run: preemptorDeleted},
 		{name: "who leaves anyway is waited for", run: leavesAnyway},
-		{name: "the scheduler is killed while the victim leaves", run: restartedScheduler, real: labels},
+		{name: "the scheduler is killed while the victim leaves", run: restartedScheduler, real: labelOnly},
 		{name: "the node is lost while the victim leaves", run: lostNode},
 		{name: "preemptionPolicy Never", run: neverPreempts},
 		{name: "what would not fit evicts nobody", run: neverInVain},
 		{name: "a dry run evicts nobody", run: dryRun},
 		{name: "pods without vGPUs", run: withoutVGPUs},
-		{name: "a class that does not exist", run: classUnknown, real: labels, needs: "its admission"},
+		{name: "a class that does not exist", run: classUnknown, real: labelOnly, needs: "its admission"},
 		{name: "a class that is deleted", run: classDeleted},
 		{name: "a minimum for a class that does not exist", run: minimumOfNoClass},
 		{name: "a victim that never ends is given up", run: staysOn},

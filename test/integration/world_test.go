@@ -19,6 +19,8 @@ import (
 type world interface {
 	// startScheduler starts a scheduler with a configuration.
 	startScheduler(t *testing.T, config map[string]any) program
+	// startController starts Tandem's controller. Flags come at the end of its command line.
+	startController(t *testing.T, flags ...string) program
 	// poll asks until the answer is yes, and returns an error with the last answer where it never is.
 	poll(t *testing.T, ask func() (bool, string)) error
 	// refuse has the API server refuse requests until the function that it returns is called.
