@@ -23,8 +23,10 @@ import (
 var (
 	priorityClasses = schedulingv1.SchemeGroupVersion.WithResource("priorityclasses")
 	budgets         = policyv1.SchemeGroupVersion.WithResource("poddisruptionbudgets")
-	podGroups       = schedulingv1beta1.SchemeGroupVersion.WithResource("podgroups")
 )
+
+// schedulingGroup is the group of Kubernetes' own PodGroup.
+const schedulingGroup = schedulingv1beta1.GroupName
 
 // complete gives a new object what admission and the defaults of its kind add.
 func (s *Server) complete(c *call, u *unstructured.Unstructured) error {
@@ -37,7 +39,7 @@ func (s *Server) complete(c *call, u *unstructured.Unstructured) error {
 			return nil
 		})
 	case "PodGroup":
-		if c.resource == podGroups {
+		if c.resource.Group == schedulingGroup {
 			return typed(u, func(g *schedulingv1beta1.PodGroup) error {
 				priority, _, err := s.priority(c, g.Spec.PriorityClassName)
 				g.Spec.Priority = &priority
@@ -75,7 +77,7 @@ func read[T any](o *object) (*T, error) {
 }
 
 func (s *Server) completePod(c *call, p *v1.Pod) error {
-	if _, native := s.kinds[podGroups]; !native {
+	if !s.native {
 		p.Spec.SchedulingGroup = nil
 	}
 	coredefaults.SetObjectDefaults_Pod(p)
@@ -122,7 +124,7 @@ func (s *Server) priority(c *call, class string) (int32, *v1.PreemptionPolicy, e
 
 // completeJob has the pods of a Job name it.
 func (s *Server) completeJob(j *batchv1.Job) {
-	if _, native := s.kinds[podGroups]; !native {
+	if !s.native {
 		j.Spec.Template.Spec.SchedulingGroup = nil
 	}
 	batchdefaults.SetObjectDefaults_Job(j)

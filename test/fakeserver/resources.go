@@ -28,8 +28,6 @@ type Resource struct {
 type kind struct {
 	name       string
 	namespaced bool
-	// built: client-go has a type for them.
-	built bool
 }
 
 // usual are the versions of groups that every API server has.
@@ -54,12 +52,12 @@ func served(more []Resource) map[schema.GroupVersionResource]kind {
 		for name, of := range types {
 			if _, listed := types[name+"List"]; listed && reflect.PointerTo(of).Implements(object) {
 				resource, _ := meta.UnsafeGuessKindToResource(version.WithKind(name))
-				kinds[resource] = kind{name: name, namespaced: !slices.Contains(clustered, name), built: true}
+				kinds[resource] = kind{name: name, namespaced: !slices.Contains(clustered, name)}
 			}
 		}
 	}
 	for _, r := range more {
-		kinds[r.GroupVersionResource] = kind{name: r.Kind, namespaced: r.Namespaced, built: scheme.Scheme.Recognizes(r.GroupVersion().WithKind(r.Kind))}
+		kinds[r.GroupVersionResource] = kind{name: r.Kind, namespaced: r.Namespaced}
 	}
 	return kinds
 }

@@ -14,6 +14,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"slices"
 	"sync"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -26,6 +27,8 @@ import (
 // Server is an API server. Several goroutines may use it.
 type Server struct {
 	kinds map[schema.GroupVersionResource]kind
+	// native: the server has Kubernetes' own PodGroup, without which pods cannot name one.
+	native bool
 
 	mu          sync.Mutex
 	last        int64 // the version of the last change
@@ -45,7 +48,8 @@ type Request struct {
 
 // New returns a server with the resources of an API server of Kubernetes 1.37 that schedulers and controllers read, and with more.
 func New(more ...Resource) *Server {
-	return &Server{kinds: served(more), collections: map[schema.GroupVersionResource]*collection{}}
+	native := slices.ContainsFunc(more, func(r Resource) bool { return r.Group == schedulingGroup && r.Kind == "PodGroup" })
+	return &Server{kinds: served(more), native: native, collections: map[schema.GroupVersionResource]*collection{}}
 }
 
 // Config returns the configuration of clients without a limit of their requests.

@@ -14,6 +14,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/component-base/metrics/legacyregistry"
 
@@ -61,9 +62,25 @@ func inOwnProcess(t *testing.T, test func(*testing.T)) {
 func TestScheduler(t *testing.T) {
 	t.Parallel()
 	t.Run("ambiguous binds neither lose nor double", func(t *testing.T) { inOwnProcess(t, ambiguousBinds) })
-	t.Run("rates on unlike GPUs", ratesOnUnlikeGPUs)
-	t.Run("promises among neighbours", promisesAmongNeighbours)
-	t.Run("a kubelet that refuses pods", refusedByAKubelet)
+	for name, test := range shareTests {
+		if !everything() {
+			break
+		}
+		t.Run(name, func(t *testing.T) {
+			plane := sandbox.StartForTest(t, sandbox.Options{})
+			if err := plane.InstallCRDs(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			test(t, plane.Admin())
+		})
+	}
+}
+
+// shareTests are tests of GPUShare alone, in the stock scheduler. They run in bubbles, and on real API servers where the environment asks for all.
+var shareTests = map[string]func(*testing.T, *rest.Config){
+	"rates on unlike GPUs":        ratesOnUnlikeGPUs,
+	"promises among neighbours":   promisesAmongNeighbours,
+	"a kubelet that refuses pods": refusedByAKubelet,
 }
 
 // An API server that answers binds with lies: 500 pods on 1,120 slots, which they fill to nine tenths.

@@ -50,12 +50,14 @@ func newServer(mode gangMode) *fakeserver.Server {
 		{GroupVersionResource: v1alpha1.WorkloadProfiles, Kind: "WorkloadProfile", Namespaced: true},
 		{GroupVersionResource: v1alpha1.ElasticTargets, Kind: "ElasticTarget", Namespaced: true},
 	}
-	switch mode.source {
-	case podgroup.Native:
+	switch {
+	case mode.stable:
+		resources = append(resources, fakeserver.Resource{GroupVersionResource: membership.StablePodGroups, Kind: "PodGroup", Namespaced: true})
+	case mode.source == podgroup.Native:
 		workloads := membership.NativePodGroups.GroupVersion().WithResource("workloads")
 		resources = append(resources, fakeserver.Resource{GroupVersionResource: membership.NativePodGroups, Kind: "PodGroup", Namespaced: true},
 			fakeserver.Resource{GroupVersionResource: workloads, Kind: "Workload", Namespaced: true})
-	case podgroup.XK8s:
+	case mode.source == podgroup.XK8s:
 		resources = append(resources, fakeserver.Resource{GroupVersionResource: membership.XK8sPodGroups, Kind: "PodGroup", Namespaced: true})
 	}
 	return fakeserver.New(resources...)
@@ -66,12 +68,13 @@ func setGates(t *testing.T, mode gangMode) {
 	t.Helper()
 	gates := utilfeature.DefaultFeatureGate
 	featuregatetesting.SetFeatureGateDuringTest(t, gates, features.SchedulerPreQueueingHints, true)
-	featuregatetesting.SetFeatureGateDuringTest(t, gates, features.GenericWorkload, mode.source == podgroup.Native)
+	featuregatetesting.SetFeatureGateDuringTest(t, gates, features.GenericWorkload, mode.source == podgroup.Native && !mode.stable)
 }
 
-// poll asks when all that runs has come to rest, for the patience of the bubble.
+// poll asks when all that runs has come to rest, for the patience of the bubble. It asks less often for what comes late.
 func (w inBubble) poll(_ *testing.T, ask func() (bool, string)) error {
-	for deadline := time.Now().Add(bubble.Patience); ; time.Sleep(pollEvery) {
+	began := time.Now()
+	for deadline := began.Add(bubble.Patience); ; time.Sleep(min(pollEvery+time.Since(began)/20, time.Second)) {
 		bubble.Rest()
 		ok, state := ask()
 		if ok {

@@ -25,7 +25,7 @@ import (
 	"sigs.k8s.io/kustomize/api/krusty"
 	"sigs.k8s.io/kustomize/kyaml/filesys"
 
-	"github.com/tandem-gpu/tandem/internal/cluster/podgroup"
+	"github.com/tandem-gpu/tandem/internal/cluster/membership"
 	"github.com/tandem-gpu/tandem/internal/sandbox"
 	"github.com/tandem-gpu/tandem/pkg/api/v1alpha1"
 	"github.com/tandem-gpu/tandem/pkg/plugins/gpugang"
@@ -175,7 +175,7 @@ func (c *gangCluster) startControllers(t *testing.T) {
 		t.Fatal(err)
 	}
 	running := []func(context.Context, int){jobs.Run}
-	if c.source == podgroup.Native {
+	if groups, ok := c.podGroups(); ok && groups == membership.NativePodGroups {
 		protection, err := podgroupprotection.NewPodGroupProtectionController(klog.FromContext(ctx), scheduling.PodGroups(), pods, c.admin)
 		if err != nil {
 			t.Fatal(err)

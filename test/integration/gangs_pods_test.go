@@ -19,6 +19,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/wait"
 
+	"github.com/tandem-gpu/tandem/internal/cluster/membership"
 	"github.com/tandem-gpu/tandem/internal/cluster/podgroup"
 	"github.com/tandem-gpu/tandem/pkg/api/v1alpha1"
 )
@@ -85,6 +86,9 @@ func (c *gangCluster) poll(t *testing.T, what string, ask func() (bool, string))
 func (c *gangCluster) podGroups() (schema.GroupVersionResource, bool) {
 	switch c.source {
 	case podgroup.Native:
+		if c.stable && c.plane == nil { // the API server of a plane has v1beta1 behind its proxy
+			return membership.StablePodGroups, true
+		}
 		return schema.GroupVersionResource{Group: "scheduling.k8s.io", Version: "v1beta1", Resource: "podgroups"}, true
 	case podgroup.XK8s:
 		return schema.GroupVersionResource{Group: "scheduling.x-k8s.io", Version: "v1alpha1", Resource: "podgroups"}, true

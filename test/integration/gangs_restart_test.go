@@ -101,6 +101,9 @@ func (c *gangCluster) cordon(t *testing.T, closed bool) {
 
 // A PodGroup is served only after the scheduler has started: it ends by itself without an error, and the next one knows it.
 func servedLater(t *testing.T, c *gangCluster) {
+	before := testGang{name: "before", members: 4, min: 4, slots: 10}
+	c.create(t, before)
+	c.awaitGang(t, before.name, before.members) // the scheduler has started
 	root, err := sandbox.Root()
 	if err != nil {
 		t.Fatal(err)

@@ -17,28 +17,25 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/cache"
 
+	"k8s.io/client-go/rest"
+
 	"github.com/tandem-gpu/tandem/internal/cluster/kube"
-	"github.com/tandem-gpu/tandem/internal/sandbox"
 	"github.com/tandem-gpu/tandem/pkg/api/v1alpha1"
 	"github.com/tandem-gpu/tandem/pkg/vgpu"
 	"github.com/tandem-gpu/tandem/test/fakecluster"
 )
 
 // Two GPUs, workloads that fill one (heavy) and that hardly use it (light), and pods that tolerate a slowdown of 1.15.
-func promisesAmongNeighbours(t *testing.T) {
-	plane := sandbox.StartForTest(t, sandbox.Options{})
-	if err := plane.InstallCRDs(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	admin := clientFor(t, plane.Admin())
-	profiles, err := dynamic.NewForConfig(patient(plane.Admin()))
+func promisesAmongNeighbours(t *testing.T, api *rest.Config) {
+	admin := clientFor(t, api)
+	profiles, err := dynamic.NewForConfig(patient(api))
 	if err != nil {
 		t.Fatal(err)
 	}
-	createNode(t, plane.Admin(), fakecluster.GPUNode("a", 1))
+	createNode(t, api, fakecluster.GPUNode("a", 1))
 	createProfile(t, profiles, "heavy", 100, 60)
 	createProfile(t, profiles, "light", 10, 5)
-	startScheduler(t, plane.Admin())
+	startScheduler(t, api)
 	history := watchNeighbours(t, admin)
 
 	// The newcomer's promise: no GPU is free of heavy.

@@ -28,6 +28,8 @@ type play struct {
 	modes []podgroup.Source
 	// real are the modes in which the play is worth an API server at each commit: it shows something that one in memory cannot.
 	real []podgroup.Source
+	// beta: the play has PodGroups in v1beta1, which later API servers do not have.
+	beta bool
 	// needs says why the play has to have a real API server, "" where it has not.
 	needs string
 }
@@ -76,18 +78,30 @@ func (p play) in(s suite, mode gangMode) bool {
 
 // onServer tells whether a play runs on a real API server.
 func (p play) onServer(s suite, mode gangMode) bool {
-	return p.in(s, mode) && (os.Getenv(allPlays) == "all" || slices.Contains(p.real, mode.source))
+	return p.in(s, mode) && (everything() || slices.Contains(p.real, mode.source))
 }
+
+// everything tells whether the environment asks for all plays on real API servers.
+func everything() bool { return os.Getenv(allPlays) == "all" }
 
 // TestPlays runs the plays in bubbles, each on a cluster of its own. It runs before the tests that have control planes: the feature gates
 // of a mode are those of this process.
 func TestPlays(t *testing.T) {
-	for _, mode := range gangModes() {
+	t.Run("GPUShare alone", func(t *testing.T) {
+		setGates(t, gangModes()[0])
+		for name, test := range shareTests {
+			t.Run(name, func(t *testing.T) {
+				t.Parallel()
+				synctest.Test(t, func(t *testing.T) { test(t, newServer(gangModes()[0]).Config()) })
+			})
+		}
+	})
+	for _, mode := range append(gangModes(), stableMode()) {
 		t.Run(mode.name, func(t *testing.T) {
 			setGates(t, mode)
 			for _, s := range suites() {
 				for _, p := range s.plays {
-					if p.needs != "" || !p.in(s, mode) {
+					if p.needs != "" || p.beta && mode.stable || !p.in(s, mode) {
 						continue
 					}
 					t.Run(s.name+"/"+p.name, func(t *testing.T) {
@@ -182,7 +196,7 @@ func (c *gangCluster) createClasses(t *testing.T) {
 
 func gangPlays() []play {
 	return []play{
-		{name: "the examples run", run: examplesRun, real: everyMode},
+		{name: "the examples run", run: examplesRun, beta: true, real: everyMode},
 		{name: "a gang that does not fit waits whole", run: waitsWhole, real: podGroups},
 		{name: "a gang beyond the cluster is refused at once", run: neverFits},
 		{name: "autoscalers see who waits", run: seenByAutoscalers},

@@ -13,8 +13,9 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
 
+	"k8s.io/client-go/rest"
+
 	"github.com/tandem-gpu/tandem/internal/cluster/kube"
-	"github.com/tandem-gpu/tandem/internal/sandbox"
 	"github.com/tandem-gpu/tandem/pkg/api/config"
 	"github.com/tandem-gpu/tandem/pkg/api/v1alpha1"
 	"github.com/tandem-gpu/tandem/test/fakecluster"
@@ -22,19 +23,15 @@ import (
 
 // Two models: an A100 of 10 slots, on which bert reaches 300 for 3 an hour, and a T4 of 4 slots, on which it reaches 100
 // for a half.
-func ratesOnUnlikeGPUs(t *testing.T) {
-	plane := sandbox.StartForTest(t, sandbox.Options{})
-	if err := plane.InstallCRDs(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	admin := clientFor(t, plane.Admin())
+func ratesOnUnlikeGPUs(t *testing.T, api *rest.Config) {
+	admin := clientFor(t, api)
 	nodes := []*v1alpha1.GPUNode{fakecluster.GPUNode("big", 1), fakecluster.GPUNode("small", 1)}
 	nodes[1].Status.Devices[0].Model, nodes[1].Status.Devices[0].Slots = "T4", 4
 	nodes[1].Status.Devices[0].Memory = resource.MustParse("16Gi")
 	for _, n := range nodes {
-		createNode(t, plane.Admin(), n)
+		createNode(t, api, n)
 	}
-	startScheduler(t, plane.Admin(), func(args *config.GPUShareArgs) {
+	startScheduler(t, api, func(args *config.GPUShareArgs) {
 		args.ModelCosts = []config.ModelCost{{Model: "A100", Cost: resource.MustParse("3")}, {Model: "T4", Cost: resource.MustParse("0.5")}}
 		args.Throughputs = []config.Throughput{
 			{Profile: "bert", Model: "A100", Share: 100, Rate: resource.MustParse("300")},

@@ -12,22 +12,19 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
 
-	"github.com/tandem-gpu/tandem/internal/sandbox"
+	"k8s.io/client-go/rest"
+
 	"github.com/tandem-gpu/tandem/pkg/api/v1alpha1"
 	"github.com/tandem-gpu/tandem/test/fakecluster"
 )
 
 // Two nodes of one GPU. The kubelet of the one refuses a pod, and that of the other loses its agent.
-func refusedByAKubelet(t *testing.T) {
-	plane := sandbox.StartForTest(t, sandbox.Options{})
-	if err := plane.InstallCRDs(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	admin := clientFor(t, plane.Admin())
+func refusedByAKubelet(t *testing.T, api *rest.Config) {
+	admin := clientFor(t, api)
 	for _, name := range []string{"a", "b"} {
-		createNode(t, plane.Admin(), fakecluster.GPUNode(name, 1))
+		createNode(t, api, fakecluster.GPUNode(name, 1))
 	}
-	startScheduler(t, plane.Admin())
+	startScheduler(t, api)
 
 	createPod(t, admin, "first", 2)
 	bad := nodeOf(t, admin, "first")
