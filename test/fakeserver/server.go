@@ -103,7 +103,11 @@ func (s *Server) RoundTrip(r *http.Request) (*http.Response, error) {
 		return response(r, http.StatusOK, stream), nil
 	}
 	answer, err := s.answer(c)
-	return respond(r, answer, err), nil
+	done := respond(r, answer, err)
+	if err == nil && r.Method == http.MethodPost {
+		done.StatusCode = http.StatusCreated
+	}
+	return done, nil
 }
 
 // answer carries a request out. The caller holds the mutex, as all callees do.

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
@@ -30,7 +31,7 @@ const (
 	podCount     = 500
 	tooLateCount = 20
 
-	bindTimeout = 5 * time.Second
+	bindTimeout = 2 * time.Second
 	// patience is what only a hang reaches, on whatever machine.
 	patience = 15 * time.Minute
 )
@@ -61,19 +62,32 @@ func inOwnProcess(t *testing.T, test func(*testing.T)) {
 // TestScheduler plays the tests one after the other.
 func TestScheduler(t *testing.T) {
 	t.Parallel()
-	t.Run("ambiguous binds neither lose nor double", func(t *testing.T) { inOwnProcess(t, ambiguousBinds) })
+	t.Run("ambiguous binds neither lose nor double", func(t *testing.T) {
+		inOwnProcess(t, func(t *testing.T) {
+			if everything() {
+				ambiguousBinds(t, startShare(t))
+				return
+			}
+			setGates(t, gangModes()[0])
+			synctest.Test(t, func(t *testing.T) { ambiguousBinds(t, newServer(gangModes()[0]).Config()) })
+		})
+	})
 	for name, test := range shareTests {
 		if !everything() {
 			break
 		}
-		t.Run(name, func(t *testing.T) {
-			plane := sandbox.StartForTest(t, sandbox.Options{})
-			if err := plane.InstallCRDs(t.Context()); err != nil {
-				t.Fatal(err)
-			}
-			test(t, plane.Admin())
-		})
+		t.Run(name, func(t *testing.T) { test(t, startShare(t)) })
 	}
+}
+
+// startShare starts a control plane for GPUShare alone.
+func startShare(t *testing.T) *rest.Config {
+	t.Helper()
+	plane := sandbox.StartForTest(t, sandbox.Options{})
+	if err := plane.InstallCRDs(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	return plane.Admin()
 }
 
 // shareTests are tests of GPUShare alone, in the stock scheduler. They run in bubbles, and on real API servers where the environment asks for all.
@@ -84,20 +98,16 @@ var shareTests = map[string]func(*testing.T, *rest.Config){
 }
 
 // An API server that answers binds with lies: 500 pods on 1,120 slots, which they fill to nine tenths.
-func ambiguousBinds(t *testing.T) {
-	plane := sandbox.StartForTest(t, sandbox.Options{})
-	if err := plane.InstallCRDs(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	admin := clientFor(t, plane.Admin())
+func ambiguousBinds(t *testing.T, api *rest.Config) {
+	admin := clientFor(t, api)
 	nodes := make([]*v1alpha1.GPUNode, 14)
 	for i := range nodes {
 		nodes[i] = fakecluster.GPUNode(fmt.Sprintf("n%02d", i), 8)
-		createNode(t, plane.Admin(), nodes[i])
+		createNode(t, api, nodes[i])
 	}
 	history := watchBinds(t, admin)
-	faulty := newFaultyServer(t, plane.Admin())
-	startScheduler(t, faulty.config())
+	faulty := newFaultyServer(t, api)
+	startScheduler(t, faulty.config)
 
 	for i := range podCount {
 		name := fmt.Sprintf("pod-%03d", i)

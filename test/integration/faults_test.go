@@ -57,7 +57,8 @@ type faultyServer struct {
 	upstream http.RoundTripper
 	target   *url.URL
 	forward  *httputil.ReverseProxy
-	server   *httptest.Server
+	// config is for clients of the faulty server.
+	config *rest.Config
 
 	mu       sync.Mutex
 	attempts map[string]int
@@ -89,17 +90,16 @@ func newFaultyServer(t *testing.T, upstream *rest.Config) *faultyServer {
 		Transport: transport, FlushInterval: -1,
 		Rewrite: func(r *httputil.ProxyRequest) { r.SetURL(target) },
 	}
-	f.server = httptest.NewServer(f)
-	t.Cleanup(func() {
-		f.pending.Wait()
-		closeServer(f.server)
-	})
+	t.Cleanup(f.pending.Wait)
+	if upstream.Transport != nil { // of a bubble, which a connection would leave
+		f.config = rest.CopyConfig(upstream)
+		f.config.Transport = handled{f}
+		return f
+	}
+	server := httptest.NewServer(f)
+	f.config = &rest.Config{Host: server.URL, QPS: -1}
+	t.Cleanup(func() { closeServer(server) })
 	return f
-}
-
-// config is for clients of the faulty server.
-func (f *faultyServer) config() *rest.Config {
-	return &rest.Config{Host: f.server.URL, QPS: -1}
 }
 
 // ServeHTTP passes everything on but what binds pods and the first reads of some pods. It passes on late what a watch sends.

@@ -23,7 +23,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/watch"
-	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/tools/cache"
 	toolswatch "k8s.io/client-go/tools/watch"
 
@@ -65,14 +64,7 @@ func newFleetCluster(t *testing.T, changes ...func(*sandbox.Options)) *fleetClus
 	for _, change := range changes {
 		change(&mode.api)
 	}
-	plane := sandbox.StartForTest(t, mode.api)
-	objects, err := dynamic.NewForConfig(patient(plane.Admin()))
-	if err != nil {
-		t.Fatal(err)
-	}
-	c := &fleetCluster{gangCluster: &gangCluster{gangMode: mode, plane: plane, admin: clientFor(t, plane.Admin()), objects: objects}, measured: map[string]float64{}}
-	c.install(t)
-	return c
+	return &fleetCluster{gangCluster: newPlane(t, mode), measured: map[string]float64{}}
 }
 
 // restart starts the controller, with short times.

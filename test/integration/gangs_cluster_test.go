@@ -80,14 +80,22 @@ func startGangCluster(t *testing.T, mode gangMode, binary string) *gangCluster {
 // startCluster returns a cluster on a control plane, with nodes n0, n1, … of so many GPUs each, two to a rack.
 func startCluster(t *testing.T, mode gangMode, binary string, gpus ...int) *gangCluster {
 	t.Helper()
-	c := &gangCluster{gangMode: mode, plane: sandbox.StartForTest(t, mode.api), binary: binary}
-	c.world, c.api = onPlane{c}, c.plane.Admin()
-	c.connect(t)
-	c.install(t)
+	c := newPlane(t, mode)
+	c.binary = binary
 	if mode.stable {
 		c.proxy = newStableProxy(t, c.api)
 	}
 	c.begin(t, gpus)
+	return c
+}
+
+// newPlane returns a control plane with deploy/ applied, and nothing beside it.
+func newPlane(t *testing.T, mode gangMode) *gangCluster {
+	t.Helper()
+	c := &gangCluster{gangMode: mode, plane: sandbox.StartForTest(t, mode.api)}
+	c.world, c.api = onPlane{c}, c.plane.Admin()
+	c.connect(t)
+	c.install(t)
 	return c
 }
 

@@ -194,6 +194,14 @@ func (c *gangCluster) createClasses(t *testing.T) {
 	}
 }
 
+// startPreemptionCluster returns a cluster of nodes with so many GPUs each, and with the priority classes.
+func startPreemptionCluster(t *testing.T, mode gangMode, binary string, gpus ...int) *gangCluster {
+	t.Helper()
+	c := startCluster(t, mode, binary, gpus...)
+	c.createClasses(t)
+	return c
+}
+
 func gangPlays() []play {
 	return []play{
 		{name: "the examples run", run: examplesRun, beta: true, real: everyMode},

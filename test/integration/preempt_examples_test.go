@@ -25,7 +25,7 @@ import (
 	"github.com/tandem-gpu/tandem/pkg/api/v1alpha1"
 )
 
-// Examples/preemption is applied to a cluster of 16 GPUs that its batch fills, and then its urgent job.
+// The batch of examples/preemption fills a cluster of 16 GPUs. Then its urgent job comes.
 func urgentExample(t *testing.T, c *gangCluster) {
 	c.playKubelets(t)
 	c.applyPreemption(t, "priorityclasses.yaml")
