@@ -96,6 +96,8 @@ func (w inBubble) refuse(_ *testing.T, what refusedRequests) (accept func()) {
 	})
 }
 
+func (w inBubble) mayLag() bool { return false }
+
 func (w inBubble) rejected(*testing.T, string) []rejectedEvent { return nil }
 
 // inProcess is a scheduler in this process.

@@ -25,6 +25,8 @@ type world interface {
 	poll(t *testing.T, ask func() (bool, string)) error
 	// refuse has the API server refuse requests until the function that it returns is called.
 	refuse(t *testing.T, what refusedRequests) (accept func())
+	// mayLag reports whether the machine may take half a minute for what the scheduler does at once.
+	mayLag() bool
 	// rejected returns the events that programs sent and the API server did not take.
 	rejected(t *testing.T, namespace string) []rejectedEvent
 }
@@ -50,6 +52,8 @@ type refusedRequests struct {
 
 // onPlane is the world of a cluster on a control plane.
 type onPlane struct{ *gangCluster }
+
+func (w onPlane) mayLag() bool { return true }
 
 func (w onPlane) poll(t *testing.T, ask func() (bool, string)) error {
 	return pollByClock(life(t), ask)
