@@ -181,7 +181,7 @@ func TestDeletion(t *testing.T) {
 		s.must(s.pods.Delete(s.Context(), "waits", *metav1.NewPreconditionDeleteOptions(string(waits.UID))))
 		s.pod("runs", "n", func(p *v1.Pod) { p.Finalizers = []string{"example.com/hold"} })
 		s.must(s.pods.Delete(s.Context(), "runs", metav1.DeleteOptions{}))
-		if p := s.get("runs"); p.DeletionTimestamp.Sub(time.Now()).Round(time.Second) != 30*time.Second || *p.DeletionGracePeriodSeconds != 30 {
+		if p := s.get("runs"); time.Until(p.DeletionTimestamp.Time).Round(time.Second) != 30*time.Second || *p.DeletionGracePeriodSeconds != 30 {
 			s.Errorf("the pod ends at %v", p.DeletionTimestamp)
 		}
 		s.must(s.pods.Delete(s.Context(), "runs", *metav1.NewDeleteOptions(0)))

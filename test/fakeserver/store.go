@@ -178,7 +178,7 @@ func (s *Server) update(c *call, raw []byte, verb string) ([]byte, error) {
 			errors.New("the object has been modified; please apply your changes to the latest version and try again"))
 	}
 	if id := u.GetUID(); id != "" && id != old.GetUID() {
-		return nil, apierrors.NewConflict(c.resource.GroupResource(), c.name, fmt.Errorf("Precondition failed: UID in precondition: %s, UID in object meta: %s", id, old.GetUID()))
+		return nil, apierrors.NewConflict(c.resource.GroupResource(), c.name, fmt.Errorf("precondition failed: UID in precondition: %s, UID in object meta: %s", id, old.GetUID()))
 	}
 	c.keepOld(u, old.Unstructured)
 	if err := s.admit(c, verb); err != nil {
@@ -276,7 +276,7 @@ func (c *call) check(o *object, p *metav1.Preconditions) error {
 	if p == nil || (p.UID == nil || *p.UID == o.GetUID()) && (p.ResourceVersion == nil || *p.ResourceVersion == o.GetResourceVersion()) {
 		return nil
 	}
-	return apierrors.NewConflict(c.resource.GroupResource(), c.name, fmt.Errorf("Precondition failed: UID in object meta: %s", o.GetUID()))
+	return apierrors.NewConflict(c.resource.GroupResource(), c.name, fmt.Errorf("precondition failed: UID in object meta: %s", o.GetUID()))
 }
 
 // deleteAll deletes all objects that a request selects.
