@@ -216,7 +216,7 @@ func gangPlays() []play {
 		{name: "the scheduler is killed between two binds", run: killedScheduler, real: labelOnly},
 		{name: "a gang that stays half-bound is released", run: releasedHalf},
 		{name: "the PodGroup is deleted while its gang waits", run: deletedPodGroup, modes: podGroups, real: nativeOnly},
-		{name: "two thousand members", run: twoThousandMembers, modes: labelOnly, real: labelOnly},
+		{name: "two thousand members", run: twoThousandMembers, modes: labelOnly},
 	}
 }
 
