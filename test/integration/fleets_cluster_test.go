@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"os"
+	"os/exec"
 	"slices"
 	"strconv"
 	"strings"
@@ -43,11 +45,16 @@ type fleetCluster struct {
 	mu         sync.Mutex
 	measured   map[string]float64
 	prometheus string
+	// began is when the controller's clock was right, and speed how many times as fast it runs; 0 is a controller with the usual clock.
+	began time.Time
+	speed int
 }
 
-func startFleetCluster(t *testing.T) *fleetCluster {
+// startFleetCluster starts an API server and a controller, whose clock runs so many times as fast.
+func startFleetCluster(t *testing.T, speed int) *fleetCluster {
 	t.Helper()
 	c := newFleetCluster(t)
+	c.began, c.speed = time.Now(), speed
 	c.applySource(t, "sigs.k8s.io/gateway-api", "config/crd/standard/gateway.networking.k8s.io_httproutes.yaml")
 	server := httptest.NewServer(http.HandlerFunc(c.answer))
 	t.Cleanup(server.Close)
@@ -67,10 +74,49 @@ func newFleetCluster(t *testing.T, changes ...func(*sandbox.Options)) *fleetClus
 	return &fleetCluster{gangCluster: newPlane(t, mode), measured: map[string]float64{}}
 }
 
+// quick returns the time of the controller's clock.
+func (c *fleetCluster) quick() time.Time {
+	if c.speed == 0 {
+		return time.Now()
+	}
+	return c.began.Add(time.Duration(c.speed) * time.Since(c.began))
+}
+
 // restart starts the controller, with short times.
 func (c *fleetCluster) restart(t *testing.T) {
 	t.Helper()
-	c.startController(t, "--inference-interval=1s", "--inference-patience=1m")
+	flags := []string{"--inference-interval=1s", "--inference-patience=1m"}
+	if c.speed == 0 {
+		c.startController(t, flags...)
+		return
+	}
+	c.startFastController(t, append(flags, "--features=inference")...)
+}
+
+// startFastController starts the controller under its account, with the fast clock.
+func (c *fleetCluster) startFastController(t *testing.T, more ...string) {
+	t.Helper()
+	binary := sandbox.ProgramForTest(t, "controller-fastclock")
+	kubeconfig, err := c.plane.ServiceAccount(life(t), "tandem-system", "tandem-controller")
+	if err != nil {
+		t.Fatal(err)
+	}
+	flags := append([]string{"--kubeconfig=" + kubeconfig, "--leader-elect=false", "--metrics-bind-address=0", "--health-probe-bind-address=0"}, more...)
+	c.starts++
+	process, err := supervise(c.plane.Processes(), fmt.Sprintf("controller-%d", c.starts), func() *exec.Cmd {
+		cmd := exec.Command(binary, flags...)
+		cmd.Env = append(os.Environ(), "TANDEM_FASTCLOCK_BEGIN="+c.began.Format(time.RFC3339Nano), fmt.Sprintf("TANDEM_FASTCLOCK_SPEED=%d", c.speed))
+		return cmd
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if t.Failed() {
+			t.Logf("the controller said:\n%s", process.Tail(60))
+		}
+	})
+	c.controller = process
 }
 
 // in runs a test in a namespace of its own, beside the others.
@@ -109,7 +155,7 @@ func (c *fleetCluster) answer(w http.ResponseWriter, r *http.Request) {
 	c.mu.Unlock()
 	result := ""
 	if known {
-		result = fmt.Sprintf(`{"metric": {}, "value": [%d, %q]}`, time.Now().Unix(), strconv.FormatFloat(value, 'f', -1, 64))
+		result = fmt.Sprintf(`{"metric": {}, "value": [%d, %q]}`, c.quick().Unix(), strconv.FormatFloat(value, 'f', -1, 64))
 	}
 	w.Header().Set("Content-Type", "application/json")
 	_, _ = fmt.Fprintf(w, `{"status": "success", "data": {"resultType": "vector", "result": [%s]}}`, result)

@@ -29,7 +29,7 @@ func TestFleetsPrometheus(t *testing.T) {
 		t.Skip("needs Prometheus, minutes of building that no other test here needs: make test-operators runs it (TANDEM_OPERATORS=1)")
 	}
 	t.Parallel()
-	c := startFleetCluster(t)
+	c := startFleetCluster(t, 0)
 	exporter := startExporter(t)
 	c.startPrometheus(t, exporter)
 	t.Run("side by side", func(t *testing.T) {

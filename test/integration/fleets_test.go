@@ -18,10 +18,14 @@ import (
 )
 
 // TestFleets runs the controller as it is built, under the rights of its account, with the CustomResourceDefinitions of the Gateway API. One of
-// the scenes kills the controller; the others hold all the same.
+// the scenes kills the controller; the others hold all the same. The controller's clock is faster, unless the environment asks for all plays.
 func TestFleets(t *testing.T) {
 	t.Parallel()
-	c := startFleetCluster(t)
+	speed := usualSpeed
+	if everything() {
+		speed = 0
+	}
+	c := startFleetCluster(t, speed)
 	t.Run("side by side", func(t *testing.T) {
 		c.in(t, "the example is legal", fleetExample)
 		c.in(t, "a fleet grows and shrinks", fleetGrowsAndShrinks)

@@ -5,8 +5,6 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
-	"os"
-	"os/exec"
 	"slices"
 	"strings"
 	"sync"
@@ -69,9 +67,7 @@ func (c *lendingCluster) checkController(t *testing.T) {
 // lendingCluster is a cluster with a node of four GPUs, whose Prometheus and controller of Deployments is the test.
 type lendingCluster struct {
 	*fleetScene
-	began time.Time
-	speed int // how many times as fast the controller's clock runs
-	mu    sync.Mutex
+	mu sync.Mutex
 	// rate arrives since a time of the controller's clock, and more each minute.
 	rate, more float64
 	since      time.Time
@@ -80,7 +76,7 @@ type lendingCluster struct {
 func startLendingCluster(t *testing.T, speed int) *lendingCluster {
 	t.Helper()
 	g := startCluster(t, gangModes()[0], buildScheduler(t), gpusPerNode)
-	c := &lendingCluster{fleetScene: &fleetScene{fleetCluster: &fleetCluster{gangCluster: g}}, began: time.Now(), speed: speed}
+	c := &lendingCluster{fleetScene: &fleetScene{fleetCluster: &fleetCluster{gangCluster: g, began: time.Now(), speed: speed}}}
 	sandbox.CreatePriorityClassForTest(life(t), t, c.admin, &schedulingv1.PriorityClass{ObjectMeta: metav1.ObjectMeta{Name: high}, Value: 1000})
 	c.applySource(t, "sigs.k8s.io/gateway-api", "config/crd/standard/gateway.networking.k8s.io_httproutes.yaml")
 	server := httptest.NewServer(http.HandlerFunc(c.answerRate))
@@ -88,13 +84,9 @@ func startLendingCluster(t *testing.T, speed int) *lendingCluster {
 	c.prometheus = server.URL
 	c.startKubelets(t)
 	c.startDeployments(t)
-	c.startFastController(t)
+	c.startFastController(t, "--features=elastic,inference", "--elastic-interval=1s", "--elastic-notice=5s", "--elastic-max-moves=100",
+		"--elastic-admit-within=24h", "--inference-interval=1s")
 	return c
-}
-
-// quick returns the time of the controller's clock.
-func (c *lendingCluster) quick() time.Time {
-	return c.began.Add(time.Duration(c.speed) * time.Since(c.began))
 }
 
 // arrives has so many requests a second arrive from now on, and more each minute.
@@ -111,30 +103,6 @@ func (c *lendingCluster) answerRate(w http.ResponseWriter, _ *http.Request) {
 	c.mu.Unlock()
 	w.Header().Set("Content-Type", "application/json")
 	_, _ = fmt.Fprintf(w, `{"status": "success", "data": {"resultType": "scalar", "result": [%d, "%g"]}}`, now.Unix(), rate)
-}
-
-// startFastController starts the controller under its account, with the fast clock.
-func (c *lendingCluster) startFastController(t *testing.T) {
-	t.Helper()
-	binary := sandbox.ProgramForTest(t, "controller-fastclock")
-	kubeconfig, err := c.plane.ServiceAccount(life(t), "tandem-system", "tandem-controller")
-	if err != nil {
-		t.Fatal(err)
-	}
-	command := func() *exec.Cmd {
-		cmd := exec.Command(binary, "--kubeconfig="+kubeconfig, "--leader-elect=false", "--metrics-bind-address=0", "--health-probe-bind-address=0", "--features=elastic,inference",
-			"--elastic-interval=1s", "--elastic-notice=5s", "--elastic-max-moves=100", "--elastic-admit-within=24h", "--inference-interval=1s")
-		cmd.Env = append(os.Environ(), "TANDEM_FASTCLOCK_BEGIN="+c.began.Format(time.RFC3339Nano), fmt.Sprintf("TANDEM_FASTCLOCK_SPEED=%d", c.speed))
-		return cmd
-	}
-	if c.controller, err = supervise(c.plane.Processes(), "controller", command); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if t.Failed() {
-			t.Logf("the controller said:\n%s", c.controller.Tail(60))
-		}
-	})
 }
 
 // startDeployments does what Kubernetes does with Deployments: each has as many pods as it has replicas, and those that run are the endpoints of the
