@@ -105,9 +105,7 @@ faults: tested-with ## 200 random sequences of faults on nodes (minutes); as roo
 	go test -count=1 -timeout 60m -run TestRandomSequences -v ./test/faults -sequences=200 -together=16
 
 lint: ## gofmt and golangci-lint, of which go vet is a part
-	@unformatted=$$(gofmt -l $$(git ls-files '*.go')); test -z "$$unformatted" || { echo "gofmt -w $$unformatted"; exit 1; }
-	$(call TOOLS,golangci-lint); golangci-lint run ./... && \
-		for module in image release site; do (cd tools/$$module && golangci-lint run ./...) || exit 1; done # modules of their own
+	@hack/lint.sh
 
 demo: ## a whole cluster on this machine, without GPUs; KEEP=1 leaves it up, KUBERNETES=1.35.4 has that API server
 	@echo "demo: compiling (minutes, the first time)"
