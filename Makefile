@@ -39,7 +39,7 @@ check: lint ## lint, and the tests that start no API server; Go's cache passes o
 # go vet is a part of lint: the tests do not repeat it.
 test: tested-with ## run the tests of what has changed, of PACKAGES="./pkg/gang …"; the first run builds etcd and kube-apiserver
 	@$(if $(filter ./...,$(PACKAGES)),go test -C tools/image ./... && go test -C tools/release ./... && go test -C tools/site -count=1 ./...) # modules of their own
-	@hack/test.sh -vet=off -timeout=1h $(TEST_FLAGS) -- $(PACKAGES)
+	@hack/test.sh -vet=off -timeout=30m $(TEST_FLAGS) -- $(PACKAGES)
 
 race: tested-with ## run the tests with the race detector; it compiles everything once more
 	@hack/test.sh -vet=off -timeout=2h -race $(TEST_FLAGS) -- $(PACKAGES)
