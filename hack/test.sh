@@ -34,7 +34,7 @@ go_test() {
 	[[ -n $list ]] || return 0
 	# Twice as many packages at once as there are cores: tests of processes mostly wait.
 	gotestsum --format=pkgname --format-hide-empty-pkg --format-icons=text --hide-summary=skipped --jsonfile="$events" \
-		--rerun-fails=1 --rerun-fails-max-failures=5 --rerun-fails-run-root-test --rerun-fails-abort-on-data-race \
+		--rerun-fails=1 --rerun-fails-max-failures=10 --rerun-fails-run-root-test --rerun-fails-abort-on-data-race \
 		--packages="$(tr '\n' ' ' <<<"$list")" -- -p $((2 * $(nproc))) "$@" ${flags[@]+"${flags[@]}"} || status=1
 	go run ./test/flakes add "$events" bin/tests/flakes "$cache/flakes" "$commit"
 	gotestsum tool slowest --threshold 20s --jsonfile "$events" | sed 's/^/slow: /'
