@@ -13,6 +13,8 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/tandem-gpu/tandem/test/must"
 )
 
 // played is a scenario of the simulator's tests.
@@ -47,15 +49,11 @@ func TestSameBytes(t *testing.T) {
 func pictures(t *testing.T, dir string) string {
 	t.Helper()
 	paths, err := filepath.Glob(filepath.Join(dir, "*"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	var all strings.Builder
 	for _, p := range paths {
 		b, err := os.ReadFile(p)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		all.WriteString(filepath.Base(p) + "\n" + string(b))
 	}
 	return all.String()

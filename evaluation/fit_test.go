@@ -13,6 +13,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/tandem-gpu/tandem/internal/simulator/command"
+	"github.com/tandem-gpu/tandem/test/must"
 )
 
 // networks writes n networks of which the parameters rise by a factor from row to row, and what their training uses of a
@@ -74,9 +75,7 @@ func TestFitFeatures(t *testing.T) {
 		}
 		Networks, Profiles int
 	}
-	if err := json.Unmarshal([]byte(out), &got); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, json.Unmarshal([]byte(out), &got))
 	// .6 · 1 and .15 · .25 over 1 and .0625 are .6.
 	if len(got.Results) != 12 || got.Networks != 150 || got.Profiles != 2 || got.Coefficients.Bandwidth != .6 || len(got.Coefficients.SM) != 18 {
 		t.Errorf("JSON: %+v", got)
@@ -178,8 +177,6 @@ func TestFitWritesWhatIsShipped(t *testing.T) {
 func read(t *testing.T, path string) string {
 	t.Helper()
 	data, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	return string(data)
 }

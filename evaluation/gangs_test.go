@@ -11,6 +11,7 @@ import (
 
 	"github.com/tandem-gpu/tandem/evaluation/gangs"
 	"github.com/tandem-gpu/tandem/internal/simulator/command"
+	"github.com/tandem-gpu/tandem/test/must"
 )
 
 // training is the small workloads under testdata, in the layout of Pollux.
@@ -63,12 +64,8 @@ func TestGangFiles(t *testing.T) {
 	dir := t.TempDir()
 	for _, name := range []string{"a.csv", "b/c.csv.gz", "b/notes.md", "d.csv.bak"} {
 		path := filepath.Join(dir, name)
-		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(path, nil, 0o644); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, os.MkdirAll(filepath.Dir(path), 0o755))
+		must.OK(t, os.WriteFile(path, nil, 0o644))
 	}
 	got, err := csvFiles([]string{dir, "x.csv"})
 	if err == nil {

@@ -13,6 +13,7 @@ import (
 
 	"github.com/tandem-gpu/tandem/evaluation/results"
 	"github.com/tandem-gpu/tandem/internal/simulator/command"
+	"github.com/tandem-gpu/tandem/test/must"
 )
 
 // rightsize is the small tables under testdata. Their set 1 is a model that runs on any instance beside one that needs at
@@ -48,9 +49,7 @@ func TestRightsizeOfOneSet(t *testing.T) {
 		t.Errorf("without the number of the set (-want +got):\n%s", diff)
 	}
 	odd := filepath.Join(t.TempDir(), "a=b.csv")
-	if err := os.Link(deployment1, odd); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, os.Link(deployment1, odd))
 	if diff := cmp.Diff(named, succeed(t, rightsize("--set", "1", "--deployment", odd)...)); diff != "" {
 		t.Errorf("with a sign in its name (-want +got):\n%s", diff)
 	}
@@ -149,9 +148,7 @@ func TestPublishedRightsize(t *testing.T) {
 		args = append(args, "--deployment", fmt.Sprintf("%d=%s", set, in(fmt.Sprintf("SLO%d_ParvaGPU_deploy.csv", set))))
 	}
 	var r results.Rightsize
-	if err := json.Unmarshal([]byte(succeed(t, args...)), &r); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, json.Unmarshal([]byte(succeed(t, args...)), &r))
 	want := map[int][3]int{1: {2, 2, 6}, 2: {3, 3, 11}, 3: {5, 5, 11}, 5: {12, 13, 11}}
 	for _, s := range r.Results {
 		if got := [3]int{s.GPUs, *s.PublishedGPUs, len(s.Models)}; got != want[s.Set] || s.GPUs != s.LowerBound || !s.Optimal {

@@ -20,14 +20,13 @@ import (
 	"k8s.io/client-go/tools/events"
 
 	"github.com/tandem-gpu/tandem/internal/activator"
+	"github.com/tandem-gpu/tandem/test/must"
 )
 
 // An address that is taken ends the program with an error that names it, and the other server ends too.
 func TestServeTaken(t *testing.T) {
 	taken, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	defer taken.Close()
 	address := taken.Addr().String()
 	err = serve(t.Context(), server("127.0.0.1:0", http.NotFoundHandler()), server(address, http.NotFoundHandler()))
@@ -116,13 +115,9 @@ func TestProbes(t *testing.T) {
 	client := fake.NewClientset()
 	o := activator.Options{Kube: client, Informers: informers.NewSharedInformerFactory(client, 0), Recorder: events.NewFakeRecorder(1), HoldFor: time.Minute, MostHeld: 8}
 	a, err := activator.New(o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	h, err := probes(a)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	if code, _ := ask(h, "/healthz"); code != http.StatusOK {
 		t.Errorf("/healthz: %d", code)
 	}

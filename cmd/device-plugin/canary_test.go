@@ -17,6 +17,7 @@ import (
 	"github.com/tandem-gpu/tandem/internal/agent/cuda"
 	"github.com/tandem-gpu/tandem/internal/agent/mps"
 	"github.com/tandem-gpu/tandem/test/fakegpu"
+	"github.com/tandem-gpu/tandem/test/must"
 )
 
 // served is a device with a daemon that the production canary tries.
@@ -31,17 +32,11 @@ type served struct {
 func newServed(t *testing.T, timeout time.Duration) *served {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "c")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	state, err := fakegpu.Node(nodeName, "A100", 1)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	s := &served{t: t, dir: dir, state: filepath.Join(dir, "gpus.json"), uuid: state.Devices[0].UUID}
-	if err := state.Write(s.state); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, state.Write(s.state))
 	for _, e := range fakegpu.Env(built, s.state) {
 		name, value, _ := strings.Cut(e, "=")
 		t.Setenv(name, value)
@@ -49,9 +44,7 @@ func newServed(t *testing.T, timeout time.Duration) *served {
 	s.mps = mps.NewV2(mps.Options{
 		Dir: filepath.Join(dir, "mps"), Canary: []string{filepath.Join(built, "agent"), "canary"}, CanaryTimeout: timeout, Timeout: time.Minute,
 	})
-	if err := s.mps.Ensure(t.Context(), s.spec()); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, s.mps.Ensure(t.Context(), s.spec()))
 	t.Cleanup(func() {
 		if err := s.mps.Stop(context.Background(), s.uuid); err != nil {
 			t.Error(err)
@@ -69,9 +62,7 @@ func (s *served) client(load fakegpu.ClientLoad) *fakegpu.Client {
 	ctx, cancel := context.WithTimeout(s.t.Context(), 5*time.Minute)
 	defer cancel()
 	c, err := fakegpu.Dial(ctx, s.pipe(), load)
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	must.OK(s.t, err)
 	s.t.Cleanup(c.Close)
 	return c
 }
@@ -79,9 +70,7 @@ func (s *served) client(load fakegpu.ClientLoad) *fakegpu.Client {
 func (s *served) clients() []int {
 	s.t.Helper()
 	d, err := s.mps.Look(s.t.Context(), s.uuid)
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	must.OK(s.t, err)
 	var pids []int
 	for _, server := range d.Servers {
 		pids = append(pids, server.Clients...)
@@ -92,9 +81,7 @@ func (s *served) clients() []int {
 func TestCanaryDoesItsWorkAndLeaves(t *testing.T) {
 	s := newServed(t, time.Minute)
 	for range 2 {
-		if err := s.mps.Probe(t.Context(), s.spec()); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, s.mps.Probe(t.Context(), s.spec()))
 	}
 	eventually(t, "the server that the canary started, without clients", func() error { // the daemon learns of an end after it
 		d, err := s.mps.Look(t.Context(), s.uuid)
@@ -108,9 +95,7 @@ func TestCanaryDoesItsWorkAndLeaves(t *testing.T) {
 func TestCanaryFindsAWedge(t *testing.T) {
 	s := newServed(t, 2*time.Second)
 	neighbour := s.client(fakegpu.ClientLoad{PID: 80})
-	if err := fakegpu.Update(s.state, func(state *fakegpu.State) { state.Devices[0].MPS.Wedge = true }); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, fakegpu.Update(s.state, func(state *fakegpu.State) { state.Devices[0].MPS.Wedge = true }))
 	if err := s.mps.Ready(t.Context(), s.uuid); err != nil {
 		t.Errorf("Ready: %v, want that the control plane notices nothing", err)
 	}
@@ -120,9 +105,7 @@ func TestCanaryFindsAWedge(t *testing.T) {
 	if err := neighbour.Load(fakegpu.ClientLoad{SM: 7}); err != nil {
 		t.Errorf("the neighbour was disturbed: %v", err)
 	}
-	if err := s.mps.Recycle(t.Context(), s.spec()); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, s.mps.Recycle(t.Context(), s.spec()))
 	// The time of this canary is short, so that the wedge is soon found: on a busy machine it may be too short for one that works.
 	eventually(t, "the new server serves", func() error { return s.mps.Probe(t.Context(), s.spec()) })
 }
@@ -130,9 +113,7 @@ func TestCanaryFindsAWedge(t *testing.T) {
 func TestCanaryFindsAFault(t *testing.T) {
 	s := newServed(t, time.Minute)
 	resident, culprit := s.client(fakegpu.ClientLoad{PID: 80}), s.client(fakegpu.ClientLoad{PID: 70})
-	if err := culprit.Fault(); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, culprit.Fault())
 	if err := s.mps.Probe(t.Context(), s.spec()); !errors.Is(err, mps.ErrFault) {
 		t.Errorf("Probe: %v, want %v", err, mps.ErrFault)
 	}
@@ -145,9 +126,7 @@ func TestCanaryFindsAFault(t *testing.T) {
 func TestCanaryOfAFullDevice(t *testing.T) {
 	s := newServed(t, time.Minute)
 	state, err := fakegpu.Load(s.state)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	limit := state.ContextLimit(s.uuid)
 	for i := range limit {
 		s.client(fakegpu.ClientLoad{PID: 100 + i})
@@ -215,9 +194,7 @@ func TestMPSHost(t *testing.T) {
 	host := exec.Command(filepath.Join(built, "agent"), "mps-host", "--socket="+socket, "--mps-dir="+filepath.Join(s.dir, "mps"))
 	log := &buffer{}
 	host.Stdout, host.Stderr = log, log
-	if err := host.Start(); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, host.Start())
 	t.Cleanup(func() {
 		_ = host.Process.Signal(os.Interrupt)
 		if err := host.Wait(); err != nil {

@@ -30,6 +30,7 @@ import (
 	"github.com/tandem-gpu/tandem/pkg/vgpu"
 	"github.com/tandem-gpu/tandem/test/fakegpu"
 	"github.com/tandem-gpu/tandem/test/fakekubelet"
+	"github.com/tandem-gpu/tandem/test/must"
 )
 
 const nodeName = "n1"
@@ -80,20 +81,12 @@ type node struct {
 func newNode(t *testing.T) *node {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "n") // short: the path of a socket has at most 107 bytes
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	state, err := fakegpu.Node(nodeName, "A100", 2)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	n := &node{t: t, dir: dir, state: state, paths: fakekubelet.PathsIn(filepath.Join(dir, "k"))}
-	if err := state.Write(n.path("gpus.json")); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Mkdir(n.path("dev"), 0o755); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, state.Write(n.path("gpus.json")))
+	must.OK(t, os.Mkdir(n.path("dev"), 0o755))
 	for _, name := range []string{"nvidiactl", "nvidia-uvm", fmt.Sprint("nvidia", state.Devices[0].MinorNumber), fmt.Sprint("nvidia", state.Devices[1].MinorNumber)} {
 		if err := os.Symlink("/dev/null", filepath.Join(n.path("dev"), name)); err != nil { // a device that everybody has
 			t.Fatal(err)
@@ -147,9 +140,7 @@ func (n *node) startWith(env []string) (stop func() error) {
 	c := n.command(env)
 	log := &buffer{}
 	n.log, c.Stdout, c.Stderr = log, log, log
-	if err := c.Start(); err != nil {
-		n.t.Fatal(err)
-	}
+	must.OK(n.t, c.Start())
 	var once sync.Once
 	var err error
 	stop = func() error {
@@ -200,9 +191,7 @@ func (b *buffer) String() string {
 func (n *node) bind(client kubernetes.Interface, pod *v1.Pod, device fakegpu.Device) {
 	n.t.Helper()
 	request, err := kube.Request(pod)
-	if err != nil {
-		n.t.Fatal(err)
-	}
+	must.OK(n.t, err)
 	share, refusal := request.Containers[0].On(&vgpu.Device{Slots: 10, Memory: vgpu.Bytes(device.Memory - device.Reserved)}, 0, 0)
 	if refusal != nil {
 		n.t.Fatal(refusal)
@@ -210,16 +199,12 @@ func (n *node) bind(client kubernetes.Interface, pod *v1.Pod, device fakegpu.Dev
 	raw, err := kube.EncodeAssignment(vgpu.Assignment{UID: vgpu.UID(pod.UID), Pod: pod.Name, Node: nodeName, Containers: []vgpu.ContainerAssignment{{
 		Name: "main", Devices: []vgpu.DeviceID{vgpu.DeviceID(device.UUID)}, Share: share,
 	}}})
-	if err != nil {
-		n.t.Fatal(err)
-	}
+	must.OK(n.t, err)
 	err = client.CoreV1().Pods(pod.Namespace).Bind(n.t.Context(), &v1.Binding{
 		ObjectMeta: metav1.ObjectMeta{Name: pod.Name, UID: pod.UID, Annotations: map[string]string{v1alpha1.AnnotationAssignment: raw}},
 		Target:     v1.ObjectReference{Kind: "Node", Name: nodeName},
 	}, metav1.CreateOptions{})
-	if err != nil {
-		n.t.Fatal(err)
-	}
+	must.OK(n.t, err)
 }
 
 // create makes a pod of one container that asks for three slots.
@@ -231,9 +216,7 @@ func create(t *testing.T, client kubernetes.Interface) *v1.Pod {
 			Name: "main", Image: "none", Resources: v1.ResourceRequirements{Limits: v1.ResourceList{v1alpha1.ResourceVGPU: resource.MustParse("3")}},
 		}}},
 	}, metav1.CreateOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	return pod
 }
 
@@ -278,13 +261,9 @@ func TestAgentServesAndLeavesNothingBroken(t *testing.T) {
 		t.Fatal(err)
 	}
 	client, err := kubernetes.NewForConfig(plane.Admin())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	objects, err := dynamic.NewForConfig(plane.Admin())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	stop := n.start() // without the GPUNode resource: the kubelet is served all the same
 	kubelet := fakekubelet.New(fakekubelet.Config{Node: nodeName, Dir: n.path("k"), Client: client})
 	ctx, cancel := context.WithCancel(t.Context())
@@ -322,9 +301,7 @@ func TestAgentServesAndLeavesNothingBroken(t *testing.T) {
 		t.Errorf("mounts %v, want %s", given[0].Mounts, want)
 	}
 
-	if err := plane.InstallCRDs(ctx); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, plane.InstallCRDs(ctx))
 	awaitReason := func(want string) {
 		eventually(t, "GPUNode", func() error {
 			have, err := readyReason(ctx, objects)
@@ -347,9 +324,7 @@ func TestAgentServesAndLeavesNothingBroken(t *testing.T) {
 		t.Errorf("specs after the agent's end: %v, want one", specs)
 	}
 	pid, err := os.ReadFile(filepath.Join(n.path("mps"), device.UUID, "pipe", "nvidia-cuda-mps-control.pid"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	if _, err := os.Stat("/proc/" + strings.TrimSpace(string(pid))); err != nil {
 		t.Errorf("MPS ended with the agent: %v", err)
 	}
@@ -362,12 +337,8 @@ func TestAgentEndsWithAClearMessage(t *testing.T) {
 	n := newNode(t)
 	config := n.path("agent.yaml")
 	n.kubeconfig = n.path("kubeconfig")
-	if err := os.WriteFile(n.kubeconfig, []byte(`{"apiVersion":"v1","kind":"Config","current-context":"x","contexts":[{"name":"x","context":{"cluster":"c"}}],"clusters":[{"name":"c","cluster":{"server":"http://127.0.0.1:1"}}]}`), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(config, []byte("slots: {standard: 4}"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, os.WriteFile(n.kubeconfig, []byte(`{"apiVersion":"v1","kind":"Config","current-context":"x","contexts":[{"name":"x","context":{"cluster":"c"}}],"clusters":[{"name":"c","cluster":{"server":"http://127.0.0.1:1"}}]}`), 0o600))
+	must.OK(t, os.WriteFile(config, []byte("slots: {standard: 4}"), 0o600))
 	cases := map[string]struct {
 		command *exec.Cmd
 		says    string
@@ -397,12 +368,8 @@ func TestAgentIdlesWithoutADriver(t *testing.T) {
 		t.Fatal(err)
 	}
 	objects, err := dynamic.NewForConfig(plane.Admin())
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := plane.InstallCRDs(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
+	must.OK(t, plane.InstallCRDs(t.Context()))
 	stop := n.startWith([]string{"LD_LIBRARY_PATH="})
 	eventually(t, "GPUNode", func() error {
 		have, err := readyReason(t.Context(), objects)

@@ -9,6 +9,7 @@ import (
 
 	"github.com/tandem-gpu/tandem/internal/scheduler/machine"
 	"github.com/tandem-gpu/tandem/pkg/reservation"
+	"github.com/tandem-gpu/tandem/test/must"
 )
 
 // At SIGUSR2 the scheduler writes a line that reservation.Restore takes.
@@ -19,24 +20,16 @@ func TestDumpOnSignal(t *testing.T) {
 		return reservation.PodRetried{PodRef: reservation.PodRef{UID: "uid-high", Pod: "default/high"}, OnBudgets: true}
 	})
 	dumpOnSignal(t.Context(), m, w)
-	if err := syscall.Kill(syscall.Getpid(), syscall.SIGUSR2); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, syscall.Kill(syscall.Getpid(), syscall.SIGUSR2))
 	line, err := bufio.NewReader(r).ReadBytes('\n')
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	var d struct {
 		Kind  string
 		State reservation.Dump
 	}
-	if err := json.Unmarshal(line, &d); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, json.Unmarshal(line, &d))
 	s, err := reservation.Restore(&d.State)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	if d.Kind != "TandemReservations" || !s.PodPauses("uid-high").OnBudgets {
 		t.Errorf("the dump is %s", line)
 	}

@@ -21,6 +21,7 @@ import (
 
 	"github.com/tandem-gpu/tandem/internal/cluster/membership"
 	"github.com/tandem-gpu/tandem/internal/cluster/served"
+	"github.com/tandem-gpu/tandem/test/must"
 )
 
 // newGate returns a gate with the features of native PodGroups as in Kubernetes, as flags set them.
@@ -29,24 +30,17 @@ func newGate(t *testing.T, flags string) featuregate.MutableVersionedFeatureGate
 	gate := featuregate.NewVersionedFeatureGate(version.MustParse("1.37"))
 	beta := featuregate.VersionedSpecs{{Version: version.MustParse("1.37"), PreRelease: featuregate.Beta}}
 	alpha := featuregate.VersionedSpecs{{Version: version.MustParse("1.37"), PreRelease: featuregate.Alpha}}
-	must(t, gate.AddVersioned(map[featuregate.Feature]featuregate.VersionedSpecs{
+	must.OK(t, gate.AddVersioned(map[featuregate.Feature]featuregate.VersionedSpecs{
 		features.GenericWorkload: beta, features.TopologyAwareWorkloadScheduling: alpha, features.CompositePodGroup: alpha,
 		features.SchedulerPreQueueingHints: alpha,
 		features.DRADeviceTaintRules:       {{Version: version.MustParse("1.37"), Default: true, PreRelease: featuregate.GA}},
 	}))
-	must(t, gate.AddDependencies(map[featuregate.Feature][]featuregate.Feature{
+	must.OK(t, gate.AddDependencies(map[featuregate.Feature][]featuregate.Feature{
 		features.TopologyAwareWorkloadScheduling: {features.GenericWorkload},
 		features.CompositePodGroup:               {features.GenericWorkload, features.TopologyAwareWorkloadScheduling},
 	}))
-	must(t, gate.Set(flags))
+	must.OK(t, gate.Set(flags))
 	return gate
-}
-
-func must(t *testing.T, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
 }
 
 func TestSetGates(t *testing.T) {
@@ -122,7 +116,7 @@ func TestPreferredGates(t *testing.T) {
 		{flags: string(hints) + "=true", given: "true", want: true},
 	} {
 		gate := newGate(t, test.flags)
-		must(t, preferGates(gate, func(f featuregate.Feature) string {
+		must.OK(t, preferGates(gate, func(f featuregate.Feature) string {
 			if f != hints {
 				return ""
 			}
@@ -149,7 +143,7 @@ func TestCheckRequired(t *testing.T) {
 	for _, r := range required() {
 		has[r] = true
 	}
-	must(t, checkRequired(has))
+	must.OK(t, checkRequired(has))
 	has[required()[1]] = false
 	const want = "the API server does not serve resourceclaims of resource.k8s.io/v1, and this scheduler, which is built on Kubernetes 1.37, would wait for them for ever: " +
 		"it needs an API server of Kubernetes 1.34 or later that serves resource.k8s.io/v1"
@@ -172,7 +166,7 @@ func TestGiven(t *testing.T) {
 	} {
 		c, gates := &cobra.Command{}, map[string][]string{}
 		c.Flags().Var(cliflag.NewColonSeparatedMultimapStringStringAllowDefaultEmptyKey(&gates), "feature-gates", "")
-		must(t, c.ParseFlags(test.flags))
+		must.OK(t, c.ParseFlags(test.flags))
 		if got := given(c, features.GenericWorkload); got != test.want {
 			t.Errorf("%q give %q, want %q", test.flags, got, test.want)
 		}
@@ -212,7 +206,7 @@ func TestConnectionOf(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			t.Setenv("KUBERNETES_SERVICE_HOST", "")
 			c := command(newGates(), newCaches(nil))
-			must(t, c.ParseFlags(test.flags))
+			must.OK(t, c.ParseFlags(test.flags))
 			connection, ok := connectionOf(c)
 			switch {
 			case ok != (test.want != ""):
@@ -281,7 +275,7 @@ func TestNoAPIServer(t *testing.T) {
 	// The pauses double up to four seconds, and end the wait after eight. A machine may take 16 for the first refusal.
 	gates.patience = served.Patience{Within: 16 * time.Second, First: time.Millisecond, Most: time.Hour, Note: func(error, time.Duration) { tries++ }}
 	c := command(gates, newCaches(nil))
-	must(t, c.ParseFlags([]string{"--master=http://127.0.0.1:1"}))
+	must.OK(t, c.ParseFlags([]string{"--master=http://127.0.0.1:1"}))
 	err := gates.start(c)
 	if err == nil || !strings.HasPrefix(err.Error(), "find out what the API server serves: ask the API server ") || !strings.Contains(err.Error(), "connection refused") {
 		t.Errorf("error %v", err)
@@ -316,7 +310,7 @@ func TestRestart(t *testing.T) {
 			cmd := scheduler(ctx, t, server.URL, profile, "--leader-elect="+orFalse(test.leaderElection))
 			cmd.Env = append(cmd.Env, asksEvery+"=50ms")
 			cmd.Stdout, cmd.Stderr = &output, &output
-			must(t, cmd.Start())
+			must.OK(t, cmd.Start())
 			for before := server.asked.Load(); server.asked.Load() < before+20 && ctx.Err() == nil; {
 				time.Sleep(10 * time.Millisecond)
 			}

@@ -9,6 +9,7 @@ import (
 	"k8s.io/kubernetes/cmd/kube-scheduler/app"
 
 	"github.com/tandem-gpu/tandem/internal/scheduler/snapshots"
+	"github.com/tandem-gpu/tandem/test/must"
 )
 
 // elected is a configuration with a lease of its own.
@@ -35,13 +36,9 @@ func TestLeaseOf(t *testing.T) {
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
 			c := command(newGates(), newCaches(func(error) {}))
-			if err := c.ParseFlags(test.flags); err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, c.ParseFlags(test.flags))
 			got, err := leaseOf(c)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, err)
 			if diff := cmp.Diff(test.want, got); diff != "" {
 				t.Errorf("(-want +got):\n%s", diff)
 			}
@@ -56,9 +53,7 @@ func TestSnapshotIsWanted(t *testing.T) {
 	} {
 		c, s := app.NewSchedulerCommand(), &serving{}
 		s.wrap(c)
-		if err := c.ParseFlags(strings.Fields(flags)); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, c.ParseFlags(strings.Fields(flags)))
 		if got := s.isWanted(); got != want {
 			t.Errorf("with %q it is wanted: %v", flags, got)
 		}
@@ -73,9 +68,7 @@ func TestMapIsWanted(t *testing.T) {
 	} {
 		c, s := app.NewSchedulerCommand(), &serving{}
 		s.wrap(c)
-		if err := c.ParseFlags(strings.Fields(flags)); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, c.ParseFlags(strings.Fields(flags)))
 		if got := s.wantsMap(); got != want {
 			t.Errorf("with %q the map is wanted: %v", flags, got)
 		}
@@ -87,9 +80,7 @@ func TestHelpNamesTheFlag(t *testing.T) {
 	c := command(newGates(), newCaches(func(error) {}))
 	c.SetOut(&out)
 	c.SetErr(&out)
-	if err := c.Help(); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, c.Help())
 	if !strings.Contains(out.String(), "--snapshot-secure-port") || !strings.Contains(out.String(), "--snapshot-map") || !strings.Contains(out.String(), "--secure-port") {
 		t.Errorf("the help is:\n%s", out.String())
 	}

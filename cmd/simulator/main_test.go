@@ -16,6 +16,7 @@ import (
 	"github.com/tandem-gpu/tandem/internal/cluster/snapshotjson"
 	"github.com/tandem-gpu/tandem/internal/simulator/command"
 	"github.com/tandem-gpu/tandem/pkg/snapshot"
+	"github.com/tandem-gpu/tandem/test/must"
 )
 
 var update = flag.Bool("update", false, "write the golden files")
@@ -44,14 +45,10 @@ func golden(t *testing.T, name, got string) {
 	t.Helper()
 	path := filepath.Join("testdata", name)
 	if *update {
-		if err := os.WriteFile(path, []byte(got), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, os.WriteFile(path, []byte(got), 0o644))
 	}
 	want, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	if diff := cmp.Diff(string(want), got); diff != "" {
 		t.Errorf("%s (-want +got):\n%s", name, diff)
 	}
@@ -61,9 +58,7 @@ func golden(t *testing.T, name, got string) {
 func file(t *testing.T, name, content string) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), name)
-	if err := os.WriteFile(path, []byte(content), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, os.WriteFile(path, []byte(content), 0o644))
 	return path
 }
 
@@ -113,9 +108,7 @@ func TestSnapshot(t *testing.T) {
 	raw := succeed(t, "snapshot", "testdata/scenario.yaml", "--at", "20m", "--policy", "packed", "--seed", "2")
 	golden(t, "snapshot.json", raw)
 	s, err := snapshotjson.Read([]byte(raw))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	if s.Source != snapshot.FromSimulator || s.At.Unix() != 20*60 || len(s.Nodes) == 0 {
 		t.Errorf("it is of %s, at %v, with %d nodes", s.Source, s.At, len(s.Nodes))
 	}

@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"github.com/tandem-gpu/tandem/internal/gpumap"
+	"github.com/tandem-gpu/tandem/test/must"
 )
 
 // line passes on what is written, write by write.
@@ -71,15 +72,11 @@ func TestServe(t *testing.T) {
 func fetch(t *testing.T, url string, into any) {
 	t.Helper()
 	answer, err := http.Get(url)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	defer answer.Body.Close()
 	raw, err := io.ReadAll(answer.Body)
 	if err != nil || answer.StatusCode != http.StatusOK {
 		t.Fatalf("%s: %d, %v: %.300s", url, answer.StatusCode, err, raw)
 	}
-	if err := json.Unmarshal(raw, into); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, json.Unmarshal(raw, into))
 }

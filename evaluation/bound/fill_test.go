@@ -13,6 +13,7 @@ import (
 	"github.com/tandem-gpu/tandem/pkg/placement"
 	"github.com/tandem-gpu/tandem/pkg/sim"
 	"github.com/tandem-gpu/tandem/pkg/vgpu"
+	"github.com/tandem-gpu/tandem/test/must"
 )
 
 // machine is one node of a test: devices of one model, slots each and GiB each, and a host.
@@ -24,7 +25,7 @@ type machine struct {
 	host    vgpu.Room
 }
 
-func (m machine) node(t interface{ Fatal(...any) }, name string) *vgpu.Node {
+func (m machine) node(t must.T, name string) *vgpu.Node {
 	var devices []vgpu.Device
 	for i := range m.devices {
 		devices = append(devices, vgpu.Device{
@@ -32,9 +33,7 @@ func (m machine) node(t interface{ Fatal(...any) }, name string) *vgpu.Node {
 		})
 	}
 	n, err := vgpu.NewNode(name, devices)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	n.SetRoom(m.host)
 	return n
 }
@@ -99,9 +98,7 @@ func TestTight(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			b, err := bound.Fill(c.nodes, c.pods)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, err)
 			if math.Abs(b.Most-c.want) > .01 || math.Abs(b.Feasible-c.want) > .01 || b.Cut || b.Gap != b.Most-b.Feasible {
 				t.Errorf("%+v, want most and feasible %v", b, c.want)
 			}
@@ -113,9 +110,7 @@ func TestTight(t *testing.T) {
 func TestUnhealthy(t *testing.T) {
 	devices := []vgpu.Device{{ID: "a", Slots: 10, Healthy: true}, {ID: "b", Index: 1, Slots: 10}}
 	n, err := vgpu.NewNode("n1", devices)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	b, err := bound.Fill([]*vgpu.Node{n}, pods(4, wants{slots: 10}))
 	if err != nil || math.Abs(b.Most-50) > .01 {
 		t.Errorf("%+v and error %v, want 50", b, err)
@@ -127,22 +122,16 @@ func TestRefused(t *testing.T) {
 	two := pods(1, wants{slots: 2})
 	two[0].Containers = append(two[0].Containers, vgpu.ContainerRequest{Name: "second", Slots: 1})
 	mixed, err := vgpu.NewNode("mixed", []vgpu.Device{{ID: "a", Slots: 10, Healthy: true}, {ID: "b", Slots: 4, Healthy: true}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	taken := single.node(t, "taken")
 	request := wants{slots: 2}.request(7)
 	policy, err := placement.ByName("packed")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	p, refusal := placement.Assign(taken, &request, policy)
 	if refusal != nil {
 		t.Fatal(refusal)
 	}
-	if err := taken.Add(p); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, taken.Add(p))
 	for _, c := range []struct {
 		nodes []*vgpu.Node
 		pods  []vgpu.Request
@@ -201,9 +190,7 @@ func TestAboveEveryPolicy(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		nodes, arrived := drawFill(t, 6, 3, 40)
 		b, err := bound.Fill(nodes, arrived)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		if b.Feasible > b.Most || b.Cut {
 			t.Fatalf("%+v", b)
 		}
@@ -223,9 +210,7 @@ func TestAboveEveryPolicy(t *testing.T) {
 				t.Fatal(err)
 			}
 			h, err := sim.Run(setup)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, err)
 			if n := len(h.Samples); n > 0 && h.AllocatedPercent(&h.Samples[n-1]) > b.Most+1e-6 {
 				t.Fatalf("%s allocates %v, bound %+v", name, h.AllocatedPercent(&h.Samples[n-1]), b)
 			}
@@ -238,9 +223,7 @@ func TestTwin(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		nodes, arrived := drawFill(t, 3, 2, 5)
 		b, err := bound.Fill(nodes, arrived)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		best := 100 * float64(tryAll(nodes, arrived)) / float64(sim.Capacity(nodes))
 		if b.Most < best-1e-6 || b.Feasible > best+1e-6 {
 			t.Fatalf("%+v, the best plan has %v", b, best)

@@ -10,6 +10,7 @@ import (
 
 	"github.com/tandem-gpu/tandem/pkg/interference"
 	"github.com/tandem-gpu/tandem/pkg/vgpu"
+	"github.com/tandem-gpu/tandem/test/must"
 )
 
 // viewOf is a queue of configurations, and the configurations on each device.
@@ -61,9 +62,7 @@ func TestSharingChoices(t *testing.T) {
 		{"three too slow", "oracle", []int{0}, [][]int{{1, 2}}, "none"}, // .81 · .95 = .7695
 	} {
 		p, err := sharingPolicyOf(tc.policy, table)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		got := "none"
 		if place, device, ok := p.choose(viewOf(table, tc.queue, tc.devices...)); ok {
 			got = fmt.Sprintf("%d on %d", place, device)
@@ -133,9 +132,7 @@ func TestWindow(t *testing.T) {
 		t.Errorf("job %d, want the last of the window", place)
 	}
 	p, err := predicted("linear-hinge")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	if place, _, ok := p.choose(v); place != 0 || !ok {
 		t.Errorf("linear hinge: job %d, %v, want the first of the window", place, ok)
 	}
@@ -151,13 +148,9 @@ func TestWindow(t *testing.T) {
 func learnerOf(t *testing.T, table *sharingTable, model string) *bookLearner {
 	t.Helper()
 	m, err := interference.ByName(model)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	l, err := newBookLearner(table, m)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	return l
 }
 

@@ -11,6 +11,7 @@ import (
 
 	"github.com/tandem-gpu/tandem/pkg/interference"
 	"github.com/tandem-gpu/tandem/pkg/vgpu"
+	"github.com/tandem-gpu/tandem/test/must"
 )
 
 // shared is a table of made-up configurations 0, 1, …, each with its SM utilisation and GiB, and their speeds beside each
@@ -30,13 +31,9 @@ func shared(configs [][2]float64, speeds ...[]float64) *sharingTable {
 func shareDevices(t testing.TB, table *sharingTable, policy string, devices int, configs []int, work ...float64) *sharingRun {
 	t.Helper()
 	p, err := sharingPolicyOf(policy, table)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	r := newSharingRun(table, p, devices, batch{configs, work})
-	if err := r.play(); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, r.play())
 	return r
 }
 
@@ -113,9 +110,7 @@ func TestSharingFailedQueuesInItsPlace(t *testing.T) {
 	table.excess[0][0] = 1
 	// The second fails beside the first, the third takes its place. At 10 s the second starts, at 30 s the fourth.
 	r := newSharingRun(table, &firstFit{most: 2, cost: fewest}, 1, batch{[]int{0, 0, 1, 0}, []float64{10, 20, 100, 5}})
-	if err := r.play(); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, r.play())
 	if diff := cmp.Diff([]float64{0, 10, 0, 30}, r.began); diff != "" || r.oom != 1 {
 		t.Errorf("starts (-want +got):\n%s\n%d failed, want 1", diff, r.oom)
 	}
@@ -125,9 +120,7 @@ func TestSharingFailedQueuesInItsPlace(t *testing.T) {
 func TestSharingEndsAtOnce(t *testing.T) {
 	table := shared([][2]float64{{.5, 1}}, []float64{1})
 	p, err := sharingPolicyOf("fifo", table)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	w := &watched{sharingPolicy: p, done: make([]float64, 4)}
 	r := newSharingRun(table, w, 2, batch{[]int{0, 0, 0, 0}, []float64{10, 10, 5, 7}})
 	r.fill()
@@ -179,9 +172,7 @@ func TestPropertySharing(t *testing.T) {
 		devices := rapid.IntRange(1, 4).Draw(rt, "devices")
 		for _, name := range SharingPolicies() {
 			p, err := sharingPolicyOf(name, table)
-			if err != nil {
-				rt.Fatal(err)
-			}
+			must.OK(rt, err)
 			w := &watched{sharingPolicy: p, done: make([]float64, len(b.work))}
 			r := newSharingRun(table, w, devices, b)
 			if err := r.play(); err != nil {
@@ -229,9 +220,7 @@ func TestSharingPolicyThatNeverStarts(t *testing.T) {
 // TestDrawBatch: of 2 of 4 configurations a batch has 2, other seeds have others, and durations are lognormal.
 func TestDrawBatch(t *testing.T) {
 	table, err := tableOfPairs(trees(t))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	drawn := map[string]bool{}
 	for seed := range int64(20) {
 		kinds := slices.Compact(slices.Sorted(slices.Values(drawBatch(table, 2, 200, seed).configs)))

@@ -9,6 +9,7 @@ import (
 	"github.com/tandem-gpu/tandem/evaluation/measurements"
 	"github.com/tandem-gpu/tandem/internal/simulator/traces"
 	"github.com/tandem-gpu/tandem/pkg/vgpu"
+	"github.com/tandem-gpu/tandem/test/must"
 )
 
 // pairsOf is a set of made-up pairs, "TD3+LM .9 .8", with profiles "TD3 SM bandwidth GiB".
@@ -40,9 +41,7 @@ func trees(t testing.TB) *PairSet {
 
 func TestTableOfPairs(t *testing.T) {
 	table, err := tableOfPairs(trees(t))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	var names []string
 	for _, c := range table.configs {
 		names = append(names, c.name+" of "+c.family)
@@ -74,9 +73,7 @@ func TestTableOfPairs(t *testing.T) {
 func TestTableOfRarePairs(t *testing.T) {
 	profiles := []string{"Ash .9 .6 4", "Elm .5 .2 6", "Oak .3 .1 2", "Yew .3 .1 2"}
 	table, err := tableOfPairs(pairsOf(t, profiles, "Ash+Elm .5 .5", "Ash+Oak .5 .5", "Oak+Elm .4 .6", "Yew+Yew 1 1", "Yew+Ash 1 1"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	if len(table.configs) != 3 || len(table.excess) != 3 || table.speed[2][0] != .5 || table.speed[2][1] != .4 || table.speed[2][2] != .45 {
 		t.Errorf("%d configurations, speeds %v, want 3; Oak beside itself as beside the others", len(table.configs), table.speed)
 	}

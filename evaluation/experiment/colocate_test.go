@@ -16,6 +16,7 @@ import (
 	"github.com/tandem-gpu/tandem/evaluation/results"
 	"github.com/tandem-gpu/tandem/internal/simulator/report"
 	"github.com/tandem-gpu/tandem/pkg/vgpu"
+	"github.com/tandem-gpu/tandem/test/must"
 	"github.com/tandem-gpu/tandem/test/racedetector"
 )
 
@@ -29,13 +30,9 @@ func TestColocationIsTheSameEveryTime(t *testing.T) {
 		before := runtime.GOMAXPROCS(processors)
 		defer runtime.GOMAXPROCS(before)
 		out, err := sharing(t).Run()
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		var b bytes.Buffer
-		if err := report.JSON(&b, out); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, report.JSON(&b, out))
 		return b.String()
 	}
 	if one, eight := text(1), text(8); one != eight {
@@ -47,13 +44,9 @@ func TestColocationIsTheSameEveryTime(t *testing.T) {
 func TestColocationComparesWithFifo(t *testing.T) {
 	c := sharing(t)
 	out, err := c.Run()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	table, err := tableOfPairs(c.Pairs)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	var ratios, worst []float64
 	for _, seed := range c.Seeds {
 		b := drawBatch(table, 0, c.Jobs, seed)
@@ -116,15 +109,11 @@ func lucidPairs(t testing.TB) *PairSet {
 	var loaded []*measurements.File
 	for _, name := range []string{"colocate_info.csv", "single_data.csv"} {
 		trace, err := measurements.Load(filepath.Join(dir, "lucid", name))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		loaded = append(loaded, trace)
 	}
 	all, err := PairSets(loaded[:1], loaded[1:], "oracle")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	return &all[0]
 }
 
@@ -142,9 +131,7 @@ func TestLucidColocation(t *testing.T) {
 	for _, form := range []struct{ jobs, configurations int }{{600, 0}, {2500, 13}} {
 		c.Jobs, c.Configurations = form.jobs, form.configurations
 		out, err := c.Run()
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		blind, best, ours := out.Results[0], out.Results[1], out.Results[2]
 		closed := (blind.SlowdownMean.Mean - ours.SlowdownMean.Mean) / (blind.SlowdownMean.Mean - best.SlowdownMean.Mean)
 		t.Logf("%d jobs: makespan %v (least-loaded-3 %v), utilisation %v, slowdown %v, %.0f %% of the gap, worst %v", form.jobs,

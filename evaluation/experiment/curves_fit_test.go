@@ -14,6 +14,7 @@ import (
 	"github.com/tandem-gpu/tandem/internal/simulator/traces"
 	"github.com/tandem-gpu/tandem/pkg/interference"
 	"github.com/tandem-gpu/tandem/pkg/vgpu"
+	"github.com/tandem-gpu/tandem/test/must"
 )
 
 // steps makes up what a workload takes on parts of a device of which a fixed part does not depend on them: a second on all.
@@ -47,9 +48,7 @@ func made() *CurveFit {
 func fitOf(t *testing.T, f *CurveFit) map[string]results.CurveResult {
 	t.Helper()
 	got, err := f.Run()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	all := map[string]results.CurveResult{}
 	for _, r := range got.Results {
 		all[r.Class] = r
@@ -122,9 +121,7 @@ func TestCurveFitWithoutTheWhole(t *testing.T) {
 		t.Errorf("%d points of %d families, want 9 of 3", got.Points, got.Families)
 	}
 	points, err := measuredPoints(f.Traces[0])
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	for _, p := range points[interference.ClassInference] {
 		if p.family == "quick" && p.speed != 1 {
 			t.Errorf("half the time on half the SMs is the speed %v", p.speed)
@@ -220,9 +217,7 @@ func TestShippedCurvesAreFitted(t *testing.T) {
 	}
 	for name, r := range fitOf(t, f) {
 		class, err := interference.ClassByName(name)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		if diff := cmp.Diff(class.Curve(), interference.Curve{Fixed: r.Fixed, Error: r.Error}); diff != "" && whole(f) {
 			t.Errorf("%s (-shipped +fitted):\n%s", name, diff)
 		}

@@ -17,6 +17,7 @@ import (
 	"github.com/tandem-gpu/tandem/evaluation/results"
 	"github.com/tandem-gpu/tandem/pkg/interference"
 	"github.com/tandem-gpu/tandem/pkg/vgpu"
+	"github.com/tandem-gpu/tandem/test/must"
 )
 
 // TestLeastSquares: y = 3 + 2a − b/1000, where b is a thousand times as large as a and a third column never changes.
@@ -104,9 +105,7 @@ func invented(n int) []measurements.Network {
 func TestFeatureFitFindsWhatIsThere(t *testing.T) {
 	fit := FeatureFit{Networks: invented(400), Seeds: []int64{1, 2}}
 	got, err := fit.Run()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	mae := map[string]float64{}
 	for _, r := range got.Results {
 		mae[r.Target+" "+r.Split+" "+r.Model] = r.MAE.Mean
@@ -143,9 +142,7 @@ func TestFeatureFitWidens(t *testing.T) {
 	networks := invented(400)
 	fit := FeatureFit{Networks: networks, Seeds: []int64{1}}
 	got, err := fit.Run()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	// The upper fifth of the parameters has from 10^7.8 to 10⁹: SM from .44 to .8, predicted as .44 or so: .3 per factor
 	// of ten.
 	if w := got.Predictor.Widening; math.Abs(w-.3) > .05 {
@@ -212,9 +209,7 @@ func TestFeatureFitOrder(t *testing.T) {
 	run := func(n []measurements.Network) *results.FeatureFit {
 		t.Helper()
 		got, err := (&FeatureFit{Networks: n, Seeds: []int64{3}}).Run()
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		return got
 	}
 	want := run(networks)
@@ -290,9 +285,7 @@ func publishedTrace(t *testing.T, path ...string) *measurements.File {
 		t.Skip("TANDEM_DATA is not set: it names the folder of the published traces (docs/experiments.md)")
 	}
 	tr, err := measurements.Load(filepath.Join(append([]string{dir}, path...)...))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	return tr
 }
 
@@ -305,9 +298,7 @@ func TestShippedPredictorIsFitted(t *testing.T) {
 		Seeds:    []int64{1, 2, 3, 4, 5, 6, 7, 8, 9, 10},
 	}
 	got, err := fit.Run()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	if len(fit.Networks) == wholeGPUMemNet {
 		if diff := cmp.Diff(interference.FittedPredictor(), got.Predictor); diff != "" {
 			t.Errorf("shipped is not what was fitted (-shipped +fitted):\n%s", diff)

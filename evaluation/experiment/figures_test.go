@@ -8,6 +8,7 @@ import (
 
 	"github.com/tandem-gpu/tandem/evaluation/plots"
 	"github.com/tandem-gpu/tandem/internal/simulator/scenario"
+	"github.com/tandem-gpu/tandem/test/must"
 )
 
 // One GPU of 10 slots. At 0 s a takes 5 slots for 10 s; at 2 s b wants all 10 for 5 s and waits until 10 s; at 20 s c takes
@@ -31,13 +32,9 @@ typical: {requests: [{slots: 10}]}
 func play(t *testing.T, text string) *scenario.Result {
 	t.Helper()
 	s, err := scenario.Parse("test.yaml", []byte(text))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	r, err := s.Play(nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	return r
 }
 

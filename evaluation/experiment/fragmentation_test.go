@@ -21,6 +21,7 @@ import (
 	"github.com/tandem-gpu/tandem/pkg/fragmentation"
 	"github.com/tandem-gpu/tandem/pkg/placement"
 	"github.com/tandem-gpu/tandem/pkg/vgpu"
+	"github.com/tandem-gpu/tandem/test/must"
 )
 
 // small is a cluster of two nodes with two GPUs each, and four pods that ask for one GPU in all.
@@ -44,9 +45,7 @@ func small(policies ...string) Filling {
 func TestFilling(t *testing.T) {
 	f := small(placement.Policies()...)
 	filled, err := f.Run()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	if len(filled.Results) != len(f.Policies) {
 		t.Fatalf("%d results of %d policies", len(filled.Results), len(f.Policies))
 	}
@@ -95,9 +94,7 @@ func TestRareRequestsOfHalfTheDemand(t *testing.T) {
 		f.Pods = append(f.Pods, pod)
 	}
 	filled, err := f.Run()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	ours, _ := filled.Results[0].AllocatedPercent.At(130)
 	best, _ := filled.Results[1].AllocatedPercent.At(130)
 	if best.Mean < 40 || ours.Mean < best.Mean-2 {
@@ -120,9 +117,7 @@ func TestFillingLoads(t *testing.T) {
 			f := small("packed")
 			f.Inflate = tc.inflate
 			filled, err := f.Run()
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, err)
 			loads := func(l results.ByLoad) (all []int) {
 				for _, a := range l {
 					all = append(all, a.Load)
@@ -143,9 +138,7 @@ func TestEndOfRun(t *testing.T) {
 	f := small("packed")
 	f.Pods, f.Inflate = f.Pods[1:2], 1.29
 	filled, err := f.Run()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	points := filled.Figures()[0].Series[0].Points
 	if len(points) != 130 || points[50].Y != 50 || points[119].Y != 80 || points[129].Y != 80 {
 		t.Errorf("%d points, at 50, 119 and 129: %v, %v, %v", len(points), points[50], points[119], points[129])
@@ -162,9 +155,7 @@ func TestFillingIsTimed(t *testing.T) {
 	f := small("packed", "spread")
 	f.Now = func() time.Time { now = now.Add(250 * time.Millisecond); return now }
 	filled, err := f.Run()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	for _, r := range filled.Results {
 		if r.SecondsPerRun == nil || *r.SecondsPerRun != .25 {
 			t.Errorf("%s took %v, want 0.25", r.Policy, r.SecondsPerRun)
@@ -184,13 +175,9 @@ func TestFillingSameBytes(t *testing.T) {
 			slices.Reverse(f.Pods)
 		}
 		filled, err := f.Run()
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		var b bytes.Buffer
-		if err := report.JSON(&b, filled.Fragmentation); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, report.JSON(&b, filled.Fragmentation))
 		if first == nil {
 			first = b.Bytes()
 		}
@@ -206,13 +193,9 @@ func TestRanksDecideTies(t *testing.T) {
 	f := small("packed")
 	for _, seed := range []int64{1, 2, 3, 4} {
 		s, err := f.Setup(seed)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		_, rank, err := traces.Arrivals(f.Pods, 2, 4000, seed, 1.3)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		var names []string
 		for _, n := range s.Nodes {
 			names = append(names, n.Name())
@@ -230,9 +213,7 @@ func TestUsual(t *testing.T) {
 	more := gpu
 	more.Host.Memory = 2 * vgpu.GiB
 	mix, err := usual([]traces.Job{gpu, {Host: vgpu.Room{MilliCPU: 1000}}, more, gpu})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	want := []fragmentation.Kind{
 		{MilliCPU: 4000, Memory: vgpu.GiB, Slots: 2000, Models: "A|B", Weight: 2},
 		{MilliCPU: 1000, Weight: 1},
@@ -303,14 +284,10 @@ func openb(t testing.TB, list string) Filling {
 func read[T any](t testing.TB, path string, of func(io.Reader, string) ([]T, error)) []T {
 	t.Helper()
 	r, err := csvtable.Open(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	defer r.Close()
 	all, err := of(r, path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	return all
 }
 
@@ -320,9 +297,7 @@ func TestPublishedFGD(t *testing.T) {
 	f := openb(t, "default")
 	f.Policies, f.Seeds = []string{"fgd"}, []int64{42, 43}
 	filled, err := f.Run()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	got, _ := filled.Results[0].AllocatedPercent.At(130)
 	if got.Mean < 95.39-.3 || got.Mean > 95.39+.3 {
 		t.Errorf("fgd allocates %v %%, published are 95.39 %%", got)

@@ -18,6 +18,7 @@ import (
 	"github.com/tandem-gpu/tandem/internal/simulator/csvtable"
 	"github.com/tandem-gpu/tandem/internal/simulator/report"
 	"github.com/tandem-gpu/tandem/internal/simulator/traces"
+	"github.com/tandem-gpu/tandem/test/must"
 )
 
 // coRuns is a trace of made-up pairs: "ResNet18+LM .8 .5" is a pair with its speeds. Families are as in the traces, and 0
@@ -43,9 +44,7 @@ func coRuns(t testing.TB, layout csvtable.Format, gpu string, pairs ...string) *
 func sets(t testing.TB, profiles []*measurements.File, pairs ...*measurements.File) []PairSet {
 	t.Helper()
 	all, err := PairSets(pairs, profiles, "oracle")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	return all
 }
 
@@ -85,9 +84,7 @@ func (g *countGuess) predict(*Pair) [2]float64 { return [2]float64{g.known, g.kn
 func ran(t testing.TB, p *Predicting) *results.Interference {
 	t.Helper()
 	out, err := p.Run()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	return out
 }
 
@@ -312,9 +309,7 @@ func TestPredictingIsTheSameEveryTime(t *testing.T) {
 		defer runtime.GOMAXPROCS(before)
 		p := &Predicting{Sets: all, HoldOut: []string{"LM", "NeuMF"}, Observe: observe, Observed: ObservedHeldOut, Models: []string{"a", "b"}, Seeds: []int64{4, 5}, MaxSlowdown: 1.25, fit: meanGuesses}
 		var b bytes.Buffer
-		if err := report.JSON(&b, ran(t, p)); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, report.JSON(&b, ran(t, p)))
 		return b.String()
 	}
 	all := threeFamilies(t)

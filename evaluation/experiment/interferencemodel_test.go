@@ -14,6 +14,7 @@ import (
 	"github.com/tandem-gpu/tandem/internal/simulator/traces"
 	"github.com/tandem-gpu/tandem/pkg/interference"
 	"github.com/tandem-gpu/tandem/pkg/vgpu"
+	"github.com/tandem-gpu/tandem/test/must"
 )
 
 // use is what the made-up workloads use of the SMs; the memory is as busy.
@@ -57,9 +58,7 @@ func TestModelsAreFitted(t *testing.T) {
 	}
 	p.HoldOut = nil
 	shipped, err := interference.ByName("hinge")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	want := 0.0
 	for _, c := range p.Sets[0].Pairs {
 		on := []interference.Tenant{{SM: use[c.Sides[0].Workload]}, {SM: use[c.Sides[1].Workload]}}
@@ -96,13 +95,9 @@ func TestModelsLearn(t *testing.T) {
 	// The table knows a pair that it was shown, exactly.
 	set := &p.Sets[0]
 	m, err := fitted("table", set, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	c := &set.Pairs[4]
-	if err := m.observe([]*Pair{c}); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, m.observe([]*Pair{c}))
 	if diff := cmp.Diff(c.speeds(), m.predict(c)); diff != "" {
 		t.Errorf("the table (-measured +predicted):\n%s", diff)
 	}
@@ -127,9 +122,7 @@ func TestTenantsUnderACap(t *testing.T) {
 	}
 	set := sets(t, []*measurements.File{solos}, pairs)[0]
 	m, err := fitted("default", &set, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	near := cmpopts.EquateApprox(0, 1e-9)
 	b := m.(*booked)
 	for i, want := range []interference.Tenant{
@@ -153,9 +146,7 @@ func TestTenantsUnderACap(t *testing.T) {
 func TestTenantsOfTraining(t *testing.T) {
 	set := described(t, hingeLaw)[0]
 	m, err := fitted("default", &set, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	for workload, class := range map[string]interference.Class{"Alder16": interference.ClassLight, "Birch16": interference.ClassTraining} {
 		want := interference.Profile{SM: use[workload], Bandwidth: use[workload], Step: .1, Class: class}
 		if diff := cmp.Diff(want, m.(*booked).book.Profile(set.numbers()[workload], setGPU)); diff != "" {
@@ -178,9 +169,7 @@ func TestTenantsOfTraining(t *testing.T) {
 func TestTenantsOfTheSuite(t *testing.T) {
 	read := func(text string) *measurements.File {
 		tr, err := measurements.Read(strings.NewReader(text), "t.csv")
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		return tr
 	}
 	profiles := read(`gpu,sharing,model,percent,rate,gpu_util,gmem_util,gmem

@@ -16,6 +16,7 @@ import (
 	"github.com/tandem-gpu/tandem/evaluation/results"
 	"github.com/tandem-gpu/tandem/internal/simulator/traces"
 	"github.com/tandem-gpu/tandem/pkg/sim"
+	"github.com/tandem-gpu/tandem/test/must"
 )
 
 // TestPreemptionPods: a job of several GPUs is one pod where a node has as many, else as few pods as can be alike.
@@ -26,9 +27,7 @@ func TestPreemptionPods(t *testing.T) {
 		p := Preemption{GPUs: tc.gpus, Checkpoint: time.Minute}
 		j := traces.Job{Name: "j", Workers: tc.workers, Devices: 1, Compute: 1000, Arrive: time.Hour, Duration: time.Second}
 		jobs, err := p.pods(&j, 7)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		if len(jobs) != tc.pods || (jobs[0].Gang != nil) != (tc.pods > 1) {
 			t.Errorf("%d GPUs on nodes of %d are %d pods, want %d", tc.workers, tc.gpus, len(jobs), tc.pods)
 		}
@@ -118,9 +117,7 @@ func TestPreemptionOnTraces(t *testing.T) {
 	}
 	load := func(path string) *measurements.File {
 		trace, err := measurements.Load(filepath.Join(dir, path))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		return trace
 	}
 	common := Preemption{
@@ -136,9 +133,7 @@ func TestPreemptionOnTraces(t *testing.T) {
 			p.Hosts, p.Nodes, p.Longest = load("openb_fgd/openb_node_list_gpu_node.csv"), 20, 6*time.Hour
 		}
 		out, err := p.Run()
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		rows := map[string]results.PreemptionResult{}
 		for _, r := range out.Results {
 			rows[r.Policy] = r

@@ -17,6 +17,7 @@ import (
 	"github.com/tandem-gpu/tandem/internal/simulator/report"
 	"github.com/tandem-gpu/tandem/pkg/placement"
 	"github.com/tandem-gpu/tandem/pkg/vgpu"
+	"github.com/tandem-gpu/tandem/test/must"
 )
 
 // unlike is three kinds of jobs on two models: the V100 does ten, three and six times as much as the K80, which costs a
@@ -40,9 +41,7 @@ func unlike(jobs int) *Rating {
 func played(t *testing.T, r *Rating) map[string]results.RateResult {
 	t.Helper()
 	rates, err := r.Run()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	last := map[string]results.RateResult{}
 	for _, x := range rates.Results {
 		last[x.Prices+" "+x.Policy+" "+x.Choice] = x
@@ -56,9 +55,7 @@ func TestRatesCostWhatTheCheapestSharesDo(t *testing.T) {
 	r := unlike(50)
 	r.Policies = placement.Policies()
 	apps, err := r.measured()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	if _, has := apps["k80 only"]; has {
 		t.Error("a job is drawn that was not measured on every model")
 	}
@@ -101,9 +98,7 @@ func TestRatesThatAreMissed(t *testing.T) {
 	r := unlike(50)
 	r.Seeds = []int64{7}
 	apps, err := r.measured()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	missed := 0.0
 	for _, w := range r.draw(apps, 7) {
 		if apps[w.app]["k80"]*float64(w.measured)/10 < float64(w.rate)/1e6-1e-6 {
@@ -121,19 +116,13 @@ func TestRatesThatAreMissed(t *testing.T) {
 	}
 	run := ratedRun{rating: r, apps: apps, prices: r.Prices[0]}
 	c, err := r.cluster()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	request := ask(10, nil)
 	request.UID, request.Pod = "u", "p"
 	plan, err := placement.Choose(c, &request, placement.Config{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	var sum spent
-	if err := run.book(c, plan.Place, wanting{app: "near", rate: 1e6}, &sum, map[vgpu.DeviceID]bool{}); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, run.book(c, plan.Place, wanting{app: "near", rate: 1e6}, &sum, map[vgpu.DeviceID]bool{}))
 	if want := (spent{shares: 500_000, devices: 500_000, missed: 1}); sum != want {
 		t.Errorf("spent %+v, want %+v", sum, want)
 	}
@@ -143,13 +132,9 @@ func TestRatesThatAreMissed(t *testing.T) {
 func TestRatesOfChoices(t *testing.T) {
 	r := unlike(1)
 	apps, err := r.measured()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	table, err := tableOf(apps, r.Prices[0])
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	for _, tc := range []struct {
 		choice string
 		job    wanting
@@ -182,9 +167,7 @@ func TestRatesWithoutRoom(t *testing.T) {
 	r := unlike(200)
 	r.Devices = map[string]int{"k80": 3, "v100": 5}
 	rates, err := r.Run()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	for _, x := range rates.Results {
 		if sum := x.Met.Mean + x.Missed.Mean + x.Unplaced.Mean; report.Round(sum) != float64(x.Jobs) && sum-float64(x.Jobs) > .001 {
 			t.Errorf("%s after %d jobs: %v met, %v missed, %v unplaced", x.Choice, x.Jobs, x.Met, x.Missed, x.Unplaced)
@@ -209,13 +192,9 @@ func TestRatesAreTheSameEveryTime(t *testing.T) {
 		r := unlike(40)
 		r.Policies = []string{"packed", "random", "tandem"}
 		rates, err := r.Run()
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		var b bytes.Buffer
-		if err := report.JSON(&b, rates); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, report.JSON(&b, rates))
 		return b.String()
 	}
 	if one, eight := text(1), text(8); one != eight {
@@ -252,9 +231,7 @@ func TestGavelRates(t *testing.T) {
 		t.Skip("TANDEM_DATA is not set: it names the folder with the published traces")
 	}
 	trace, err := measurements.Load(filepath.Join(dir, "gavel", "pairs.csv"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	r := &Rating{
 		Devices: map[string]int{"k80": 72, "v100": 72}, Jobs: 100, Policies: []string{"packed"},
 		Seeds: []int64{42, 43, 44, 45, 46, 47, 48, 49, 50, 51},

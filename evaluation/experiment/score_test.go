@@ -9,6 +9,7 @@ import (
 	"github.com/tandem-gpu/tandem/internal/simulator/traces"
 	"github.com/tandem-gpu/tandem/pkg/interference"
 	"github.com/tandem-gpu/tandem/pkg/vgpu"
+	"github.com/tandem-gpu/tandem/test/must"
 )
 
 // TestScoreCurves: a workload that goes exactly by the shipped curve of its class has no error, one layout alone will do, and a
@@ -28,9 +29,7 @@ func TestScoreCurves(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			got, err := ScoreCurves([]*measurements.File{tc.file})
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, err)
 			if len(got.Results) != 2 || got.Results[0].Class != "unknown" || got.Results[1].Class != "inference" {
 				t.Fatalf("the classes are %+v, want unknown and inference", got.Results)
 			}
@@ -58,17 +57,13 @@ func TestScoreFeatures(t *testing.T) {
 	network := func(parameters int64, times vgpu.Bytes) measurements.Network {
 		n := measurements.Network{Line: 2, Parameters: parameters, Activations: 5000, Batch: 64, Depth: 4}
 		g, err := p.Predict(featuresOf(&n))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		n.Busy, n.Memory = g.Profile.SM, times*g.Profile.Memory
 		return n
 	}
 	inside, outside, double := network(1e6, 1), network(1e10, 1), network(1e6, 2)
 	got, err := ScoreFeatures([]measurements.Network{inside, outside, double})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	wrong := float64(inside.Memory) / (1 << 20) / 2 // of one of two
 	for i, want := range []struct {
 		target, span string
@@ -124,21 +119,15 @@ func TestHistoryIsNoWorseThanAConstant(t *testing.T) {
 	pairs := []*measurements.File{load("lucid", "colocate_info.csv"), load("igniter", "v100_pair_interference.csv"), load("gavel", "pairs.csv")}
 	profiles := []*measurements.File{load("lucid", "single_data.csv"), load("igniter", "v100_mps_latency_throughput.csv")}
 	sets, err := PairSets(pairs, profiles, "oracle")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	families, err := ParseFamilies(All, sets)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	p := Predicting{
 		Sets: sets, HoldOut: families, Observe: []int{0, 2}, Observed: ObservedHistory, Models: []string{"constant", "default"},
 		Seeds: []int64{1, 2}, MaxSlowdown: 1.25,
 	}
 	got, err := p.Run()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	type row struct {
 		layout, gpu string
 		observed    int

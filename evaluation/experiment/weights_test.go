@@ -11,6 +11,7 @@ import (
 	"github.com/tandem-gpu/tandem/evaluation/measurements"
 	"github.com/tandem-gpu/tandem/internal/simulator/report"
 	"github.com/tandem-gpu/tandem/pkg/vgpu"
+	"github.com/tandem-gpu/tandem/test/must"
 )
 
 // weighing is the small cluster with workloads of which half harm each other, and half harm nobody.
@@ -36,9 +37,7 @@ func TestWeighing(t *testing.T) {
 		t.Fatalf("%d workloads, want the 4 of whole devices with SM and bandwidth", got)
 	}
 	out, err := w.Run()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	without, with := out.Results[0], out.Results[1]
 	if without.Weight != 0 || with.Weight != 100 {
 		t.Fatalf("results of weights %d and %d", without.Weight, with.Weight)
@@ -64,13 +63,9 @@ func TestWeighingRepeats(t *testing.T) {
 		w := weighing(0, 50)
 		out, err := w.Run()
 		runtime.GOMAXPROCS(before)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		var b bytes.Buffer
-		if err := report.JSON(&b, out); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, report.JSON(&b, out))
 		printed = append(printed, b.Bytes())
 	}
 	if !slices.Equal(printed[0], printed[1]) {

@@ -9,6 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/tandem-gpu/tandem/evaluation/measurements"
+	"github.com/tandem-gpu/tandem/test/must"
 )
 
 // steps reads step times: "21 4 1.5 .5" is a placement, samples of each worker, seconds of a step and of its exchange;
@@ -31,9 +32,7 @@ func epochsOf(t testing.TB, file string, lines ...string) *measurements.File {
 func traceOf(t testing.TB, file, text string) *measurements.File {
 	t.Helper()
 	tr, err := measurements.Read(strings.NewReader(text), file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	return tr
 }
 
@@ -59,9 +58,7 @@ func measuredOaks(t testing.TB) []*measurements.File {
 func t4Apps(t testing.TB) map[string]*gangApp {
 	t.Helper()
 	apps, err := gangApps(measuredOaks(t), "t4")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	return apps
 }
 
@@ -237,9 +234,7 @@ func TestMostSamples(t *testing.T) {
 	apps, err := gangApps([]*measurements.File{
 		stepsOf(t, "yolov3-t4.csv", "1 8 1 0", "1 16 1.5 0"), epochsOf(t, "yolov3-validation-64.csv", "10 1 3"),
 	}, "t4")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	if samples, extra := apps["yolov3"].split(64, 4); samples != 8 || extra != 1 {
 		t.Errorf("16 samples each are %d, and %d times more, want 8 and 1", samples, extra)
 	}
@@ -251,9 +246,7 @@ func TestSingleWorkers(t *testing.T) {
 	apps, err := gangApps([]*measurements.File{
 		stepsOf(t, "oak-t4.csv", "1 16 1.5 0", "1 8 1 0"), epochsOf(t, "oak-validation-8.csv", "10 1 3"), epochsOf(t, "oak-validation-64.csv", "10 1 3"),
 	}, "t4")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	for _, tc := range [][4]int64{{12, 1, 6, 1}, {8, 1, 8, 0}, {24, 2, 12, 0}} {
 		if samples, extra := apps["oak"].split(tc[0], int(tc[1])); samples != tc[2] || extra != tc[3] {
 			t.Errorf("%d over %d workers are %d samples and %d times more, want %d and %d", tc[0], tc[1], samples, extra, tc[2], tc[3])

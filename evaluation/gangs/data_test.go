@@ -12,6 +12,7 @@ import (
 
 	"github.com/tandem-gpu/tandem/evaluation/measurements"
 	"github.com/tandem-gpu/tandem/evaluation/results"
+	"github.com/tandem-gpu/tandem/test/must"
 )
 
 // polluxGangs is the first four workloads of Pollux on nodes of a kind, or skips the test.
@@ -28,9 +29,7 @@ func polluxGangs(t testing.TB, kind string, nodes, gpus int) *Training {
 		}
 		for _, file := range files {
 			trace, err := measurements.Load(file)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, err)
 			all = append(all, trace)
 		}
 		return all
@@ -45,9 +44,7 @@ func resultsOf(t testing.TB, g *Training, policies ...string) map[string]results
 	t.Helper()
 	g.Policies = policies
 	out, err := g.Run()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	all := map[string]results.TrainingResult{}
 	for _, r := range out.Results {
 		t.Logf("%s: %v h, mean %v", r.Policy, r.Hours, r.MeanHours)
@@ -62,15 +59,11 @@ func resultsOf(t testing.TB, g *Training, policies ...string) map[string]results
 func TestPolluxTiresias(t *testing.T) {
 	g := polluxGangs(t, "aws", 16, 4)
 	text, err := os.ReadFile(filepath.Join(os.Getenv("TANDEM_DATA"), "pollux_sia", "results", "results-jobload__tiresias-1.0__summary.json"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	var published struct {
 		Averages map[string]float64 `json:"avgs"`
 	}
-	if err := json.Unmarshal(text, &published); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, json.Unmarshal(text, &published))
 	got := resultsOf(t, g, tiresiasGangs, "tandem-tiresias", "tandem-service", "tandem-size", "tandem-priority")
 	ours := got[tiresiasGangs]
 	for i, h := range ours.Hours {

@@ -8,6 +8,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
+
+	"github.com/tandem-gpu/tandem/test/must"
 )
 
 // auditedSizes checks the state of the cluster whenever the policy decides.
@@ -28,9 +30,7 @@ func (a *auditedSizes) sizes(r *elasticRun, there []*elasticJob) (want, order []
 		a.seconds[j.id] += r.interval * float64(len(j.places))
 	}
 	for _, n := range r.cluster.Nodes {
-		if err := n.Check(); err != nil {
-			a.t.Fatal(err)
-		}
+		must.OK(a.t, n.Check())
 		used -= len(n.Assignments())
 	}
 	if used != 0 {
@@ -60,12 +60,8 @@ func TestPropertyElastic(t *testing.T) {
 				}
 				a := &auditedSizes{row.make(), t, map[int]float64{}}
 				r, err := newElasticRun(g, a, jobs)
-				if err != nil {
-					t.Fatal(err)
-				}
-				if err := r.play(); err != nil {
-					t.Fatal(err)
-				}
+				must.OK(t, err)
+				must.OK(t, r.play())
 				for i := range r.jobs {
 					j := &r.jobs[i]
 					best := 0.0
@@ -93,16 +89,10 @@ func TestPropertyElastic(t *testing.T) {
 func TestElasticWork(t *testing.T) {
 	g := training(t)
 	jobs, err := g.jobs(t4Apps(t), jobsFile(t, "oak-0,10,oak,2,8"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	r, err := newElasticRun(g, &fixedSizes{2}, jobs)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := r.play(); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
+	must.OK(t, r.play())
 	if j := &r.jobs[0]; j.started != 60 || math.Abs(j.completed-112.5) > 1e-9 || j.changes != 0 {
 		t.Errorf("the job starts at %v s and ends at %v s after %d changes, want 60, 112.5, 0", j.started, j.completed, j.changes)
 	}
@@ -125,13 +115,9 @@ func (f *fixedSizes) sizes(_ *elasticRun, there []*elasticJob) (want, order []in
 func TestPolluxLike(t *testing.T) {
 	g := training(t)
 	jobs, err := g.jobs(t4Apps(t), jobsFile(t, "oak-0,0,oak,4,16\noak-1,0,oak,4,16"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	r, err := newElasticRun(g, nil, jobs)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	r.now = 60
 	p := &polluxLike{known: known{}}
 	there := []*elasticJob{&r.jobs[0], &r.jobs[1]}
@@ -140,9 +126,7 @@ func TestPolluxLike(t *testing.T) {
 		t.Fatalf("two equal jobs get %v workers, %v", want, err)
 	}
 	for _, i := range order {
-		if err := r.resize(there[i], 1); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, r.resize(there[i], 1))
 		there[i].cost = 1000
 	}
 	if want, _, err = p.sizes(r, there); err != nil || !cmp.Equal(want, []int{1, 1}) {
@@ -154,25 +138,17 @@ func TestPolluxLike(t *testing.T) {
 func TestRoundRobin(t *testing.T) {
 	g := training(t)
 	jobs, err := g.jobs(t4Apps(t), jobsFile(t, "oak-0,0,oak,4,16\noak-1,0,oak,4,16"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	r, err := newElasticRun(g, nil, jobs)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	p := &roundRobin{}
 	there := []*elasticJob{&r.jobs[0], &r.jobs[1]}
 	var runs []int
 	for r.now = 60; r.now <= 1860; r.now += 300 {
 		want, order, err := p.sizes(r, there)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		for _, i := range order {
-			if err := r.resize(there[i], want[i]); err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, r.resize(there[i], want[i]))
 		}
 		runs = append(runs, slices.IndexFunc(there, func(j *elasticJob) bool { return len(j.places) > 0 }))
 	}
@@ -186,9 +162,7 @@ func TestRoundRobin(t *testing.T) {
 func TestAlone(t *testing.T) {
 	g := training(t)
 	jobs, err := g.jobs(t4Apps(t), jobsFile(t, "oak-0,0,oak,2,8"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	s := &stay{&jobs[0], 10, 110}
 	one := 1/jobs[0].speed([]int{0}) + g.Restart.Seconds()
 	if got := g.alone(s, float64(g.Nodes*g.GPUs)); math.Abs(got-one) > 1e-9 {

@@ -6,22 +6,19 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/tandem-gpu/tandem/pkg/vgpu"
+	"github.com/tandem-gpu/tandem/test/must"
 )
 
 // TestForecasts: nothing is predicted before eight jobs have ended. Then nine of ten jobs like these have ended by the end that is predicted,
 // which is later for a job that has run for longer than they did.
 func TestForecasts(t *testing.T) {
 	f, err := newForecasts()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	app := &gangApp{name: "elm"}
 	job := func(id int) *gangJob { return &gangJob{id: id, app: app, workers: 2} }
 	at := func(now float64, jobs ...*gangJob) {
 		t.Helper()
-		if err := f.learn(&gangCluster{now: now, jobs: jobs}); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, f.learn(&gangCluster{now: now, jobs: jobs}))
 	}
 	for id := range 7 {
 		f.begin(job(id), 0, nil)
@@ -51,9 +48,7 @@ func TestForecasts(t *testing.T) {
 // TestForecastsPay: with jobs alike in length, devices are kept for a job of no more workers than the mean of the others that wait.
 func TestForecastsPay(t *testing.T) {
 	f, err := newForecasts()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	app := &gangApp{name: "elm"}
 	var jobs []*gangJob
 	for id, workers := range []int{2, 4, 3, 9} {

@@ -11,6 +11,7 @@ import (
 	"github.com/tandem-gpu/tandem/pkg/elastic"
 	"github.com/tandem-gpu/tandem/pkg/traffic"
 	"github.com/tandem-gpu/tandem/pkg/vgpu"
+	"github.com/tandem-gpu/tandem/test/must"
 )
 
 // mixOf returns a mix on a cluster with fleets of a made-up model, which serves 20 requests a second on 20 % of a device and 67 on all of it.
@@ -85,14 +86,10 @@ func TestPropertyLending(t *testing.T) {
 					loads[k] = l.Day
 				}
 				r, err := l.newRun(&lendingRows[i], jobs, l.Before, loads, 1)
-				if err != nil {
-					t.Fatal(err)
-				}
+				must.OK(t, err)
 				steps := 0
 				r.audit = func(r *lendingRun) { r.check(t); steps++ }
-				if err := r.play(); err != nil {
-					t.Fatal(err)
-				}
+				must.OK(t, r.play())
 				if want := 4 * len(rates); steps != want {
 					t.Fatalf("%d steps, want %d", steps, want)
 				}
@@ -125,9 +122,7 @@ func grown(t *testing.T, cost float64) (at float64, r *lendingRun) {
 	g := training(t)
 	g.Nodes, g.GPUs = 1, 5
 	jobs, err := g.jobs(t4Apps(t), jobsFile(t, "oak-0,0,oak,4,32"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	jobs[0].cost, jobs[0].passes = cost, 1000
 	l := mixOf(g, 1, 1, 1, 1, 1, 1, 1)
 	row := lendingRow{"", false, func(*Lending, *traffic.Fleet) sizer { return &wanting{[]int{1, 1, 1, 1, 2}} }, func() trainer { return &borrowers{} }}
@@ -143,9 +138,7 @@ func grown(t *testing.T, cost float64) (at float64, r *lendingRun) {
 			at = r.now
 		}
 	}
-	if err := r.play(); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, r.play())
 	return at, r
 }
 

@@ -10,6 +10,7 @@ import (
 
 	"github.com/tandem-gpu/tandem/evaluation/measurements"
 	"github.com/tandem-gpu/tandem/evaluation/results"
+	"github.com/tandem-gpu/tandem/test/must"
 )
 
 // muriFile draws a trace of Muri: job, GPUs, arrival and duration in milliseconds, steps, model.
@@ -93,9 +94,7 @@ func TestWorkloadLoads(t *testing.T) {
 	e := muriElastic(t, "a,2,0,450000,1,vgg16")
 	e.Workloads, e.Loads = append(training(t).Workloads, e.Workloads...), []float64{.5, 1, 1.5}
 	sets, _, err := e.sets()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	var got []string
 	for _, s := range sets {
 		for _, b := range s.batches {
@@ -199,9 +198,7 @@ func TestElasticGroups(t *testing.T) {
 	}
 	e.Policies = []string{"goodput"}
 	alone, err := e.Run()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	for i, g := range out.Groups {
 		if diff := cmp.Diff(g.Results[3], alone.Groups[i].Results[0]); diff != "" {
 			t.Errorf("goodput of %s by itself: %s", g.Jobs, diff)

@@ -12,6 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/tandem-gpu/tandem/evaluation/experiment"
+	"github.com/tandem-gpu/tandem/test/must"
 )
 
 // timeline writes down where workers are when that changes: "60 a=00 b=1." is 60 s after the start, both workers of a on
@@ -66,18 +67,14 @@ func watch(t testing.TB, p gangPolicy, nodes, gpus int, jobs ...string) []string
 		all = append(all, j)
 	}
 	w := &timeline{gangPolicy: p}
-	if err := newGangRun(g, w, inArrival(all)).play(); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, newGangRun(g, w, inArrival(all)).play())
 	return w.lines
 }
 
 func policyOf(t testing.TB, name string, nodes, gpus int) gangPolicy {
 	t.Helper()
 	p, err := gangPolicyOf(&Training{Nodes: nodes, GPUs: gpus}, name, 1)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	return p
 }
 

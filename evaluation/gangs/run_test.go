@@ -16,6 +16,7 @@ import (
 	"github.com/tandem-gpu/tandem/evaluation/measurements"
 	"github.com/tandem-gpu/tandem/evaluation/results"
 	"github.com/tandem-gpu/tandem/internal/simulator/report"
+	"github.com/tandem-gpu/tandem/test/must"
 )
 
 // audited looks at what another policy does, and writes it down: where the workers of each job are after each round.
@@ -137,14 +138,10 @@ func TestPropertyGangs(t *testing.T) {
 			rapid.Check(t, func(t *rapid.T) {
 				g, jobs := drawnGangs(t, apps)
 				p, err := gangPolicyOf(g, name, rapid.Int64().Draw(t, "seed"))
-				if err != nil {
-					t.Fatal(err)
-				}
+				must.OK(t, err)
 				a := &audited{gangPolicy: p, t: t, partial: name == stockGangs}
 				r := newGangRun(g, a, jobs)
-				if err := r.play(); err != nil {
-					t.Fatal(err)
-				}
+				must.OK(t, r.play())
 				for i := range r.states {
 					s := &r.states[i]
 					if want := a.hours(g, s); !(math.Abs(s.completed-want) < 1e-6) || s.starts < 1 {
@@ -164,17 +161,11 @@ func TestPropertyGangs(t *testing.T) {
 func TestGangRounds(t *testing.T) {
 	g := training(t)
 	jobs, err := g.jobs(t4Apps(t), jobsFile(t, "oak-0,70,oak,2,8"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	p, err := gangPolicyOf(g, "tandem", 1)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	r := newGangRun(g, p, jobs)
-	if err := r.play(); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, r.play())
 	if got := r.jcts()[0] * 3600; math.Abs(got-102.5) > 1e-9 || r.restarts() != 0 {
 		t.Errorf("it takes %v s and %d restarts, want 102.5 and none", got, r.restarts())
 	}
@@ -209,13 +200,9 @@ func TestGangsAreTheSameEveryTime(t *testing.T) {
 		g := training(t)
 		g.Loads = []float64{.5, 3}
 		out, err := g.Run()
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		var b bytes.Buffer
-		if err := report.JSON(&b, out); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, report.JSON(&b, out))
 		return b.String()
 	}
 	if one, eight := text(1), text(8); one != eight {
@@ -228,13 +215,9 @@ func TestGangsAreTheSameEveryTime(t *testing.T) {
 func TestGangsCompare(t *testing.T) {
 	g := training(t)
 	out, err := g.Run()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	batches, _, err := g.prepare()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	row := func(name string) results.TrainingResult {
 		return out.Results[slices.IndexFunc(out.Results, func(r results.TrainingResult) bool { return r.Policy == name })]
 	}
@@ -244,13 +227,9 @@ func TestGangsCompare(t *testing.T) {
 		mean := 0.0
 		for b := range batches {
 			of, err := g.play("tandem", batches[b].jobs(seed), seed)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, err)
 			base, err := g.play(stockGangs, batches[b].jobs(seed), seed)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, err)
 			hours[b] = append(hours[b], results.Mean(of.jcts))
 			gains[b] = append(gains[b], results.Mean(base.jcts)/results.Mean(of.jcts))
 			mean += results.Mean(of.jcts) / 2
@@ -311,9 +290,7 @@ func TestGangLoads(t *testing.T) {
 	g := training(t)
 	g.Loads = []float64{.1, 1, 2, 5}
 	batches, out, err := g.prepare()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	if diff := cmp.Diff([]string{"load 0.1", "load 1", "load 2", "load 5"}, out.Columns); diff != "" {
 		t.Error(diff)
 	}

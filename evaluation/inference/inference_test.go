@@ -14,6 +14,7 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"github.com/tandem-gpu/tandem/pkg/traffic"
+	"github.com/tandem-gpu/tandem/test/must"
 )
 
 func one(rate float64, count int) traffic.Fleet {
@@ -159,9 +160,7 @@ func TestReadLoad(t *testing.T) {
 		"another format": {"a,b\n1,2\n", nil, "those of a known trace: twitter-minutes (minute, tweets); azure-requests"},
 	} {
 		path := filepath.Join(t.TempDir(), "load.csv")
-		if err := os.WriteFile(path, []byte(x.text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, os.WriteFile(path, []byte(x.text), 0o600))
 		l, err := ReadLoad(path)
 		switch {
 		case x.err != "":
@@ -195,9 +194,7 @@ func TestReadLoadTimes(t *testing.T) {
 		"something": {"a,b\n1,2\n", nil, "alibaba-load-times (timestamp_anon, value, container_ip)"},
 	} {
 		path := filepath.Join(t.TempDir(), "times.csv")
-		if err := os.WriteFile(path, []byte(x.text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, os.WriteFile(path, []byte(x.text), 0o600))
 		got, err := ReadLoadTimes(path)
 		switch {
 		case x.err != "":

@@ -8,6 +8,7 @@ import (
 
 	"github.com/tandem-gpu/tandem/internal/simulator/traces"
 	"github.com/tandem-gpu/tandem/pkg/lifetime"
+	"github.com/tandem-gpu/tandem/test/must"
 )
 
 // trace returns jobs of two users in turn, an hour and a half apart: ann's run for 100 s and every fourth of bob's for six hours, else for one.
@@ -25,9 +26,7 @@ func trace(t testing.TB, jobs int) *traces.Trace {
 		fmt.Fprintf(&text, "2017-10-%02d %02d:%02d:00,%d,1,%s\n", 1+i/16, i%16*90/60, i%2*30, length, user)
 	}
 	out, err := traces.Read(strings.NewReader(text.String()), "jobs.csv")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	return out
 }
 
@@ -41,13 +40,9 @@ func TestOnlyTheEndedAreKnown(t *testing.T) {
 	same := momentsOf(future[100:])[:len(moments)]
 	for name, p := range map[string]predictor{"tandem": tandem{lifetime.Defaults()}, "median": rival{userMedian}, "linear": rival{linear}} {
 		a, err := p.answers(jobs, moments)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		b, err := p.answers(future, same)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		for i := range moments {
 			if moments[i].at() < jobs[199].start && a[i] != b[i] {
 				t.Fatalf("%s: answer %d is %v, and %v with another future", name, i, a[i], b[i])
@@ -60,9 +55,7 @@ func TestOnlyTheEndedAreKnown(t *testing.T) {
 func TestTandemKnowsUsers(t *testing.T) {
 	e := &Experiment{Traces: []*traces.Trace{trace(t, 400)}, From: .5, To: 1, Config: lifetime.Defaults()}
 	rows, err := e.Run()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	if len(rows) != 3 || rows[0].Predictor != "tandem" || rows[1].Predictor != "median of the user" || rows[2].Predictor != "linear regression" {
 		t.Fatalf("rows %+v", rows)
 	}
@@ -109,9 +102,7 @@ func TestLinear(t *testing.T) {
 		jobs = append(jobs, &job{length: math.Exp(3 + x + float64(i%2)), features: []float64{x}, category: [2]int{i % 2, 2}})
 	}
 	predicted, fitted, err := linear(jobs, jobs[:2])
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	for i, want := range []float64{3, 5} {
 		if math.Abs(predicted[i]-want) > .01 || predicted[i] != fitted[i] {
 			t.Errorf("logarithm %d is %v and %v, want %v", i, predicted[i], fitted[i], want)
@@ -138,9 +129,7 @@ func TestBoostingProgram(t *testing.T) {
 func TestShortest(t *testing.T) {
 	s := &Shortest{Traces: []*traces.Trace{trace(t, 400)}, GPUs: 1, Jobs: 200, Loads: []float64{.9}, Config: lifetime.Defaults()}
 	rows, err := s.Run()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	r := rows[0]
 	if !(r.True < r.FIFO && r.True <= r.Predicted && r.Predicted < r.FIFO) {
 		t.Errorf("means %+v, want those of true times first, and of FIFO last", r)
@@ -151,14 +140,10 @@ func TestShortest(t *testing.T) {
 func TestShortestByHand(t *testing.T) {
 	text := "timestamp,duration,num_gpus\n2017-10-01 00:00:00,1,1\n2017-10-01 00:00:01,1,1\n2017-10-02 00:00:00,10,1\n2017-10-02 00:00:11,1,1\n"
 	all, err := traces.Read(strings.NewReader(text), "jobs.csv")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	s := &Shortest{Traces: []*traces.Trace{all}, GPUs: 1, Jobs: 10, Loads: []float64{1, 10}, Config: lifetime.Defaults()}
 	rows, err := s.Run()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	// At a load of 10 they arrive 1.1 s apart. In order the second ends at 11 s, else at 2.1 s, and then the first at 11 s.
 	for i, want := range []ShortestRow{{FIFO: 5.5, True: 5.5}, {FIFO: (10 + 9.9) / 2, True: (11 + 1) / 2.0}} {
 		if math.Abs(rows[i].FIFO-want.FIFO) > 1e-6 || math.Abs(rows[i].True-want.True) > 1e-6 {

@@ -15,6 +15,7 @@ import (
 	"github.com/tandem-gpu/tandem/internal/simulator/traces"
 	"github.com/tandem-gpu/tandem/pkg/vgpu"
 	"github.com/tandem-gpu/tandem/test/drawntable"
+	"github.com/tandem-gpu/tandem/test/must"
 )
 
 // checkFile holds a file that was read to what its types promise.
@@ -136,9 +137,7 @@ func dropLines(tr *File) {
 // testdata/fuzz.
 func fuzz(f *testing.F, format csvtable.Format) {
 	data, err := os.ReadFile(filepath.Join("testdata", string(format)+".csv"))
-	if err != nil {
-		f.Fatal(err)
-	}
+	must.OK(f, err)
 	f.Add(data)
 	f.Add(bytes.ReplaceAll(data, []byte("\n"), []byte("\r\n")))
 	f.Add(append([]byte(csvtable.ByteOrderMark), data...))
@@ -174,9 +173,7 @@ func FuzzRead(f *testing.F) {
 		if errors.Is(err, os.ErrNotExist) {
 			data, err = os.ReadFile(filepath.Join("../../internal/simulator/traces/testdata", string(schemas[i].Format)+".csv"))
 		}
-		if err != nil {
-			f.Fatal(err)
-		}
+		must.OK(f, err)
 		f.Add(data)
 	}
 	f.Fuzz(func(t *testing.T, data []byte) {

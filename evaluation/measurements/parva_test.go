@@ -15,6 +15,7 @@ import (
 
 	"github.com/tandem-gpu/tandem/evaluation/mig"
 	"github.com/tandem-gpu/tandem/internal/simulator/csvtable"
+	"github.com/tandem-gpu/tandem/test/must"
 )
 
 // checkServed holds what serves models to what its types promise.
@@ -77,9 +78,7 @@ func TestLoadSLOs(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			got, err := loadSLOs(t, tc.latencies, tc.rates, "vgg", "bert", "resnet")
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, err)
 			if diff := cmp.Diff(tc.want, got); diff != "" {
 				t.Errorf("sets (-want +got):\n%s", diff)
 			}
@@ -191,8 +190,6 @@ func TestPublishedParva(t *testing.T) {
 func write(t testing.TB, name string, data []byte) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), name)
-	if err := os.WriteFile(path, data, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, os.WriteFile(path, data, 0o600))
 	return path
 }

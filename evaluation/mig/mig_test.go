@@ -8,6 +8,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
+
+	"github.com/tandem-gpu/tandem/test/must"
 )
 
 // guide is the table of NVIDIA's MIG user guide for the A100 and the H100, written independently of the package: by
@@ -154,9 +156,7 @@ func TestPropertyPack(t *testing.T) {
 		}
 		before := slices.Clone(want)
 		devices, err := Pack(want)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		if diff := cmp.Diff(before, want); diff != "" {
 			t.Fatalf("the argument changed (-want +got):\n%s", diff)
 		}
@@ -178,9 +178,7 @@ func TestPropertyPack(t *testing.T) {
 			t.Fatalf("instances (-want +got):\n%s", diff)
 		}
 		again, err := Pack(shuffled)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		if diff := cmp.Diff(devices, again); diff != "" {
 			t.Fatalf("in another order (-want +got):\n%s", diff)
 		}
@@ -195,9 +193,7 @@ func TestPackFillsDevices(t *testing.T) {
 		instances = append(instances, Instance{Variant: Variant{Slices: s}})
 	}
 	devices, err := Pack(instances)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	at := func(s Slices, start int) Instance { return Instance{Variant: Variant{Slices: s}, Start: start} }
 	if diff := cmp.Diff([]Device{{at(2, 0), at(2, 2), at(3, 4)}, {at(3, 4)}}, devices); diff != "" {
 		t.Errorf("devices (-want +got):\n%s", diff)

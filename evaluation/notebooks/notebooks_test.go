@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/tandem-gpu/tandem/pkg/interference"
+	"github.com/tandem-gpu/tandem/test/must"
 )
 
 func usual() *Notebooks {
@@ -37,9 +38,7 @@ func TestIdeal(t *testing.T) {
 		}
 	}
 	out, err := usual().Run()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	for _, p := range out.Rows[0].Points {
 		if want := closedQueue(4, p.Duty); math.Abs(p.Ratio.Mean/want-1) > .03 {
 			t.Errorf("at a duty of %v shares gain %v, the closed queue %v", p.Duty, p.Ratio.Mean, want)
@@ -72,9 +71,7 @@ func TestPlayGPU(t *testing.T) {
 func TestPlace(t *testing.T) {
 	n := usual()
 	devices, err := n.place(30)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	counts := make([]int, n.GPUs)
 	for _, d := range devices {
 		counts[d]++

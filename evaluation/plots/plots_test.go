@@ -17,6 +17,7 @@ import (
 
 	"github.com/tandem-gpu/tandem/evaluation/plots"
 	"github.com/tandem-gpu/tandem/pkg/placement"
+	"github.com/tandem-gpu/tandem/test/must"
 )
 
 // drawing is what a reader sees in an SVG: the texts, and the number of lines by colour.
@@ -80,9 +81,7 @@ func stroke(e xml.StartElement) string {
 func svg(t *testing.T, f plots.Figure) []byte {
 	t.Helper()
 	var b bytes.Buffer
-	if err := f.SVG(&b); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, f.SVG(&b))
 	return b.Bytes()
 }
 
@@ -285,9 +284,7 @@ func TestPanels(t *testing.T) {
 func TestWrite(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "new", "plots")
 	paths, err := plots.Write(dir, plots.Allocation(lines("fgd")), plots.Completion(nil))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	// Nothing completed, so no figure of it.
 	want := []string{filepath.Join(dir, "allocation.svg"), filepath.Join(dir, "allocation.png")}
 	if diff := cmp.Diff(want, paths); diff != "" {
@@ -297,9 +294,7 @@ func TestWrite(t *testing.T) {
 		t.Errorf("%s is no SVG: %v", want[0], err)
 	}
 	b, err := os.ReadFile(want[1])
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	if picture, err := png.Decode(bytes.NewReader(b)); err != nil || picture.Bounds().Dx() != 1440 || picture.Bounds().Dy() != 800 {
 		t.Errorf("%s is no picture of 1440 × 800: %v", want[1], err)
 	}

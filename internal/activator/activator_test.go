@@ -30,14 +30,8 @@ import (
 	"k8s.io/client-go/tools/events"
 
 	"github.com/tandem-gpu/tandem/pkg/api/v1alpha1"
+	"github.com/tandem-gpu/tandem/test/must"
 )
-
-func must(t testing.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
 
 // world is the notebook ns/nb with size 0, a server that its pod would be, and an activator before it.
 type world struct {
@@ -67,7 +61,7 @@ func newWorld(t *testing.T, change ...func(*Options)) *world {
 	}
 	var err error
 	w.Activator, err = New(o)
-	must(t, err)
+	must.OK(t, err)
 	w.factory.StartWithContext(t.Context())
 	w.factory.WaitForCacheSync(t.Context().Done())
 	w.woken = func() { w.put(1, nil); w.start() }
@@ -124,7 +118,7 @@ func (w *world) put(replicas int32, change func(*appsv1.StatefulSet)) {
 	if change != nil {
 		change(s)
 	}
-	must(w.T, w.factory.Apps().V1().StatefulSets().Informer().GetStore().Add(s))
+	must.OK(w.T, w.factory.Apps().V1().StatefulSets().Informer().GetStore().Add(s))
 }
 
 // start has the activator know the pod, which is ready.
@@ -133,20 +127,20 @@ func (w *world) start() {
 		ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "nb-0", Labels: map[string]string{"app": "nb"}, OwnerReferences: []metav1.OwnerReference{{UID: "set", Controller: new(true)}}},
 		Status:     v1.PodStatus{Phase: v1.PodRunning, PodIP: "127.0.0.1", Conditions: []v1.PodCondition{{Type: v1.PodReady, Status: v1.ConditionTrue}}},
 	}
-	must(w.T, w.factory.Core().V1().Pods().Informer().GetStore().Add(p))
+	must.OK(w.T, w.factory.Core().V1().Pods().Informer().GetStore().Add(p))
 }
 
 // ask sends a request and returns the status and the body.
 func (w *world) ask(method, path string) (int, string) {
 	w.Helper()
 	request, err := http.NewRequestWithContext(w.Context(), method, w.front.URL+path, nil)
-	must(w.T, err)
+	must.OK(w.T, err)
 	request.Host = "notebooks.example.com"
 	answer, err := http.DefaultClient.Do(request)
-	must(w.T, err)
+	must.OK(w.T, err)
 	defer answer.Body.Close()
 	body, err := io.ReadAll(answer.Body)
-	must(w.T, err)
+	must.OK(w.T, err)
 	if retry := answer.Header.Get("Retry-After"); answer.StatusCode >= 500 && !strings.Contains(string(body), "culled") && retry != retryAfter {
 		w.Errorf("%s %s: Retry-After %q", method, path, retry)
 	}
@@ -215,16 +209,16 @@ func TestUpgrade(t *testing.T) {
 	w.put(1, nil)
 	w.start()
 	conn, err := (&net.Dialer{}).DialContext(t.Context(), "tcp", w.front.Listener.Addr().String())
-	must(t, err)
+	must.OK(t, err)
 	defer conn.Close()
 	_, err = fmt.Fprintf(conn, "GET /ns/nb/api/kernels/1/channels HTTP/1.1\r\nHost: a\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n")
-	must(t, err)
+	must.OK(t, err)
 	reader := bufio.NewReader(conn)
 	answer, err := http.ReadResponse(reader, nil)
-	must(t, err)
+	must.OK(t, err)
 	defer answer.Body.Close()
 	_, err = fmt.Fprintln(conn, "hello") // clients say nothing before the answer
-	must(t, err)
+	must.OK(t, err)
 	line, err := reader.ReadString('\n')
 	if answer.StatusCode != http.StatusSwitchingProtocols || err != nil || line != "you said hello\n" {
 		t.Errorf("%s %v %q", answer.Status, err, line)
@@ -255,7 +249,7 @@ func TestUnknown(t *testing.T) {
 	w.put(0, nil)
 	d := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "nb"}}
 	d.Annotations = map[string]string{v1alpha1.AnnotationNotebook: v1alpha1.NotebookCull}
-	must(t, w.factory.Apps().V1().Deployments().Informer().GetStore().Add(d))
+	must.OK(t, w.factory.Apps().V1().Deployments().Informer().GetStore().Add(d))
 	w.wants("GET", "/ns/nb/", 409, "StatefulSet ns/nb and Deployment ns/nb are both notebooks")
 	if got := w.patches(); len(got) != 0 {
 		t.Errorf("scaled: %v", got)
@@ -370,7 +364,7 @@ func TestProxyFails(t *testing.T) {
 func TestUnread(t *testing.T) {
 	o := Options{Informers: informers.NewSharedInformerFactory(kubefake.NewClientset(), 0), HoldFor: time.Second, MostHeld: 1}
 	a, err := New(o)
-	must(t, err)
+	must.OK(t, err)
 	r := httptest.NewRecorder()
 	a.ServeHTTP(r, httptest.NewRequest(http.MethodGet, "/ns/nb/", nil))
 	if r.Code != http.StatusServiceUnavailable || !strings.Contains(r.Body.String(), "not read yet") {
@@ -389,7 +383,7 @@ func TestMetricsAreThoseOfTheTable(t *testing.T) {
 	r := prometheus.NewRegistry()
 	r.MustRegister(w.Collectors()...)
 	found, err := r.Gather()
-	must(t, err)
+	must.OK(t, err)
 	served, want := map[string]string{}, map[string]string{}
 	for _, f := range found {
 		served[f.GetName()] = strings.ToLower(f.GetType().String()) + " " + f.GetHelp()
@@ -411,13 +405,13 @@ func TestCondense(t *testing.T) {
 	w.put(1, func(s *appsv1.StatefulSet) { s.Spec.Template.Spec.HostNetwork = true })
 	w.start()
 	s, err := w.statefulSets.StatefulSets("ns").Get("nb")
-	must(t, err)
+	must.OK(t, err)
 	out, err := Condense(s)
 	if diff := cmp.Diff(s, out); diff != "" || err != nil {
 		t.Error(err, diff)
 	}
 	p, err := w.pods.Pods("ns").Get("nb-0")
-	must(t, err)
+	must.OK(t, err)
 	full := p.DeepCopy()
 	full.Spec.NodeName, full.Annotations = "n1", map[string]string{"large": "1"}
 	out, err = Condense(full)

@@ -7,6 +7,8 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/tandem-gpu/tandem/test/must"
 )
 
 const module = "github.com/tandem-gpu/tandem"
@@ -14,9 +16,7 @@ const module = "github.com/tandem-gpu/tandem"
 // TestRules holds the whole module to the rules.
 func TestRules(t *testing.T) {
 	violations, packages, err := Violations(filepath.Join("..", ".."), module)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	if packages < 5 {
 		t.Fatalf("read %d packages: the root of the module is not where the test looks", packages)
 	}
@@ -29,13 +29,9 @@ func TestRules(t *testing.T) {
 // cmd/simulator, evaluation and test/papers keep to them.
 func TestViolations(t *testing.T) {
 	got, _, err := Violations(filepath.Join("testdata", "tree"), module)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	want, err := os.ReadFile(filepath.Join("testdata", "violations.txt"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	if diff := cmp.Diff(strings.Split(strings.TrimSpace(string(want)), "\n"), got); diff != "" {
 		t.Errorf("violations (-want +got):\n%s", diff)
 	}

@@ -14,6 +14,7 @@ import (
 
 	"github.com/tandem-gpu/tandem/internal/gpumap"
 	"github.com/tandem-gpu/tandem/pkg/snapshot"
+	"github.com/tandem-gpu/tandem/test/must"
 )
 
 // one has a snapshot of one moment.
@@ -107,9 +108,7 @@ func TestPageIsSelfContained(t *testing.T) {
 	h := gpumap.Handler(one{})
 	for _, path := range paths {
 		raw, err := os.ReadFile(path)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		all.Write(raw)
 		name := "/" + strings.TrimSuffix(filepath.Base(path), "index.html")
 		if w := ask(h, "GET", name); w.Body.String() != string(raw) {
@@ -140,9 +139,7 @@ func TestPageIsSelfContained(t *testing.T) {
 // TestPictureKeys: the script reads the fields that Go writes.
 func TestPictureKeys(t *testing.T) {
 	raw, err := json.Marshal(picture(t, small()))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	for _, key := range []string{"owners", "models", "nodes", "waiting", "waitingLeftOut", "answers", "devices", "slices", "smPercent", "slowdownMilli", "island", "held", "idle", "freeMilliGPU", "lostMilliGPU"} {
 		if !strings.Contains(string(raw), `"`+key+`":`) {
 			t.Errorf("the picture has no %s", key)

@@ -15,6 +15,7 @@ import (
 	"github.com/tandem-gpu/tandem/pkg/placement"
 	"github.com/tandem-gpu/tandem/pkg/snapshot"
 	"github.com/tandem-gpu/tandem/pkg/vgpu"
+	"github.com/tandem-gpu/tandem/test/must"
 )
 
 // at is the time of the snapshots here.
@@ -49,13 +50,9 @@ func small() *snapshot.Snapshot {
 
 func picture(t *testing.T, s *snapshot.Snapshot) *gpumap.Picture {
 	t.Helper()
-	if err := s.Check(); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, s.Check())
 	p, err := gpumap.Of(s)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	return p
 }
 
@@ -265,13 +262,9 @@ func TestPictureProperty(t *testing.T) {
 		}
 		s.Sort()
 		p, err := gpumap.Of(s)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		again, err := s.Cluster()
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		for i, n := range again.Nodes() {
 			drawn += checkRow(t, n, &p.Nodes[i])
 		}

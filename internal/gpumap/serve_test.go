@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/tandem-gpu/tandem/internal/gpumap"
+	"github.com/tandem-gpu/tandem/test/must"
 )
 
 func TestListen(t *testing.T) {
@@ -38,29 +39,21 @@ func TestListen(t *testing.T) {
 // TestServe: a loopback address answers requests for itself, refuses those for other hosts, and ends with its context.
 func TestServe(t *testing.T) {
 	l, err := gpumap.Listen(context.Background(), "127.0.0.1:0", false)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	ctx, stop := context.WithCancel(context.Background())
 	served := make(chan error, 1)
 	go func() { served <- gpumap.Serve(ctx, l, gpumap.Handler(one{})) }()
 	_, port, err := net.SplitHostPort(l.Addr().String())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	for host, want := range map[string]int{
 		l.Addr().String(): http.StatusOK, "localhost:" + port: http.StatusOK, "[::1]:" + port: http.StatusOK,
 		"evil.example": http.StatusForbidden, "evil.example:" + port: http.StatusForbidden, "192.0.2.7": http.StatusForbidden,
 	} {
 		r, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+l.Addr().String()+"/", http.NoBody)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		r.Host = host
 		answer, err := http.DefaultClient.Do(r)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		body, _ := io.ReadAll(answer.Body)
 		answer.Body.Close()
 		if answer.StatusCode != want {

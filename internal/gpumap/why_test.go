@@ -12,6 +12,7 @@ import (
 	"github.com/tandem-gpu/tandem/pkg/snapshot"
 	"github.com/tandem-gpu/tandem/pkg/vgpu"
 	"github.com/tandem-gpu/tandem/pkg/why"
+	"github.com/tandem-gpu/tandem/test/must"
 )
 
 // crowded is a source with pods and a gang that wait at one moment, and nothing that waits a minute before.
@@ -54,13 +55,9 @@ func TestWhy(t *testing.T) {
 	s := small()
 	wait(s)
 	ofPod, err := why.Pod(s, "u-a&b <i>")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	ofGang, err := why.Gang(s, *s.Pending[0].Gang)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	single, all := plain(ofPod, at), plain(ofGang, at)
 	for _, tc := range []struct {
 		name, query string
@@ -94,9 +91,7 @@ func TestWhyEndsWithItsReader(t *testing.T) {
 	ctx, stop := context.WithCancel(t.Context())
 	stop()
 	r, err := http.NewRequestWithContext(ctx, http.MethodGet, "/why?at=1000000000&gang=team-a/train", http.NoBody)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	if w := answered(gpumap.Explaining(crowded{}, plain), r); w.Code != http.StatusServiceUnavailable {
 		t.Errorf("%d: %s", w.Code, w.Body)
 	}

@@ -11,6 +11,8 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/tandem-gpu/tandem/test/must"
 )
 
 // newTestBuilder returns a builder for a module of two programs, one of which does not compile.
@@ -25,12 +27,8 @@ func newTestBuilder(t *testing.T, out string, progress *bytes.Buffer) *builder {
 	}
 	for name, content := range files {
 		path := filepath.Join(dir, name)
-		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, os.MkdirAll(filepath.Dir(path), 0o755))
+		must.OK(t, os.WriteFile(path, []byte(content), 0o600))
 	}
 	packages := map[string]string{"good": "./good", "broken": "./broken"}
 	return &builder{name: "m", dir: dir, out: out, packages: packages, progress: progress}
@@ -76,15 +74,11 @@ func TestEnsureLeavesNothingBrokenBehind(t *testing.T) {
 
 func TestEnsureEndsWithItsContext(t *testing.T) {
 	out := filepath.Join(t.TempDir(), "m-key")
-	if err := os.MkdirAll(out, 0o755); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, os.MkdirAll(out, 0o755))
 	var log bytes.Buffer
 	b := newTestBuilder(t, out, &log)
 	unlock, err := b.lock(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	defer unlock()
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
@@ -98,9 +92,7 @@ func TestCacheKeyCoversFilesAndFlags(t *testing.T) {
 	key := func(args ...string) string {
 		t.Helper()
 		k, err := cacheKey(t.Context(), b.dir, args)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		return k
 	}
 	first := key("-tags=a")
@@ -110,9 +102,7 @@ func TestCacheKeyCoversFilesAndFlags(t *testing.T) {
 	if other := key("-tags=b"); other == first {
 		t.Error("another flag has the same key")
 	}
-	if err := os.WriteFile(filepath.Join(b.dir, "go.sum"), []byte("x"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, os.WriteFile(filepath.Join(b.dir, "go.sum"), []byte("x"), 0o600))
 	if other := key("-tags=a"); other == first {
 		t.Error("another go.sum has the same key")
 	}
@@ -159,9 +149,7 @@ func TestOperatorsHaveNames(t *testing.T) {
 
 func TestCatalogueNamesKnownModules(t *testing.T) {
 	root, err := Root()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	for name, tool := range catalogue() {
 		mod, err := os.ReadFile(filepath.Join(root, "tools", tool.module, "go.mod"))
 		if err != nil {

@@ -21,35 +21,28 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/tandem-gpu/tandem/internal/sandbox"
+	"github.com/tandem-gpu/tandem/test/must"
 )
 
 func clientFor(t *testing.T, config *rest.Config) *kubernetes.Clientset {
 	t.Helper()
 	client, err := kubernetes.NewForConfig(config)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	return client
 }
 
 func clientFrom(t *testing.T, kubeconfig string, err error) *kubernetes.Clientset {
 	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	config, err := clientcmd.BuildConfigFromFlags("", kubeconfig)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	return clientFor(t, config)
 }
 
 func whoAmI(ctx context.Context, t *testing.T, client *kubernetes.Clientset) authenticationv1.UserInfo {
 	t.Helper()
 	review, err := client.AuthenticationV1().SelfSubjectReviews().Create(ctx, &authenticationv1.SelfSubjectReview{}, metav1.CreateOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	return review.Status.UserInfo
 }
 
@@ -177,9 +170,7 @@ func TestControlPlaneAggregates(t *testing.T) {
 	c := sandbox.StartForTest(t, sandbox.Options{Aggregation: true})
 	admin := clientFor(t, c.Admin())
 	authority, err := os.ReadFile(filepath.Join(c.Dir(), "pki", "ca.crt"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	eventually(t, func() error {
 		m, err := admin.CoreV1().ConfigMaps("kube-system").Get(t.Context(), "extension-apiserver-authentication", metav1.GetOptions{})
 		if err == nil && (m.Data["requestheader-allowed-names"] != `["front-proxy"]` || m.Data["requestheader-client-ca-file"] != string(authority)) {
@@ -203,9 +194,7 @@ func TestControllerManagerMakesServiceAccounts(t *testing.T) {
 
 func TestStopLeavesNothing(t *testing.T) {
 	c, err := sandbox.Start(t.Context(), sandbox.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	logs, err := filepath.Glob(filepath.Join(c.Dir(), "logs", "*.log"))
 	if err != nil || len(logs) != 2 {
 		t.Fatalf("logs: %v, %v; want those of etcd and kube-apiserver", logs, err)

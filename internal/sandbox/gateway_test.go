@@ -5,20 +5,18 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/tandem-gpu/tandem/test/must"
 )
 
 // TestCopiesAreWhatTheGatewayReplaces: the go.mod of the gateway uses each copy, and the files that a copy
 // gets are there.
 func TestCopiesAreWhatTheGatewayReplaces(t *testing.T) {
 	root, err := Root()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	dir := filepath.Join(root, "tools", "gateway")
 	mod, err := os.ReadFile(filepath.Join(dir, "go.mod"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	for _, c := range copies() {
 		if !strings.Contains(string(mod), "\t"+c.module+" => ./"+c.to+"\n") {
 			t.Errorf("tools/gateway/go.mod does not replace %s by ./%s", c.module, c.to)

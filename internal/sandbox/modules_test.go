@@ -4,15 +4,15 @@ import (
 	"encoding/json"
 	"path/filepath"
 	"testing"
+
+	"github.com/tandem-gpu/tandem/test/must"
 )
 
 // TestModulesShareVersions keeps the first `make demo` short: the control plane and the scheduler are built from many of
 // the same packages, and one that differs in its version has all that import it compiled twice, for minutes.
 func TestModulesShareVersions(t *testing.T) {
 	root, err := Root()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	ours, theirs := versions(t, root), versions(t, filepath.Join(root, "tools", "controlplane"))
 	shared := 0
 	for path, version := range theirs {
@@ -32,17 +32,13 @@ func TestModulesShareVersions(t *testing.T) {
 func versions(t *testing.T, dir string) map[string]string {
 	t.Helper()
 	raw, err := goCommand(t.Context(), dir, "mod", "edit", "-json").Output()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	type version struct{ Path, Version string }
 	var file struct {
 		Require []version
 		Replace []struct{ Old, New version }
 	}
-	if err := json.Unmarshal(raw, &file); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, json.Unmarshal(raw, &file))
 	all := map[string]string{}
 	for _, r := range file.Require {
 		all[r.Path] = r.Version

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/tandem-gpu/tandem/internal/sandbox"
+	"github.com/tandem-gpu/tandem/test/must"
 )
 
 // orphanVariable makes the test binary play a process that starts a program and is then killed.
@@ -42,26 +43,16 @@ func TestProcessesDieWithTheirParent(t *testing.T) {
 	parent := exec.Command(os.Args[0])
 	parent.Env = append(os.Environ(), orphanVariable+"="+t.TempDir())
 	stdout, err := parent.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := parent.Start(); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
+	must.OK(t, parent.Start())
 	line, err := bufio.NewReader(stdout).ReadString('\n')
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	pid, err := strconv.Atoi(strings.TrimSpace(line))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	if !alive(pid) {
 		t.Fatalf("process %d does not run before the parent is killed", pid)
 	}
-	if err := parent.Process.Kill(); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, parent.Process.Kill())
 	_ = parent.Wait() // killed, as it should be
 	eventually(t, func() error {
 		if alive(pid) {
@@ -87,9 +78,7 @@ func TestStopGivesGraceThenKills(t *testing.T) {
 	start := func(name, script string) *sandbox.Process {
 		t.Helper()
 		p, err := set.Start(name, exec.Command("sh", "-c", script))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		eventually(t, func() error {
 			if got := p.Tail(1); got != "ready" {
 				return fmt.Errorf("output %q, want ready", got)

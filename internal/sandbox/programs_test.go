@@ -6,6 +6,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/tandem-gpu/tandem/test/must"
 )
 
 // writeFiles writes files that were last changed at a time.
@@ -13,15 +15,9 @@ func writeFiles(t *testing.T, root string, changed time.Time, names ...string) {
 	t.Helper()
 	for _, name := range names {
 		path := filepath.Join(root, name)
-		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(path, []byte("module github.com/tandem-gpu/tandem\n"), 0o600); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.Chtimes(path, changed, changed); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, os.MkdirAll(filepath.Dir(path), 0o755))
+		must.OK(t, os.WriteFile(path, []byte("module github.com/tandem-gpu/tandem\n"), 0o600))
+		must.OK(t, os.Chtimes(path, changed, changed))
 	}
 }
 
@@ -59,9 +55,7 @@ func TestProgramsAreNewerThanTheirSources(t *testing.T) {
 			t.Errorf("%s has changed: %v", source, err)
 		}
 	}
-	if err := os.Remove(filepath.Join(root, "bin", "test", ".built")); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, os.Remove(filepath.Join(root, "bin", "test", ".built")))
 	if err := newer(root); err == nil || !strings.Contains(err.Error(), "run make test-programs") {
 		t.Errorf("nothing says when the programs were built: %v", err)
 	}

@@ -7,6 +7,8 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/tandem-gpu/tandem/test/must"
 )
 
 func TestParseRelease(t *testing.T) {
@@ -30,9 +32,7 @@ func TestParseRelease(t *testing.T) {
 // The module of another version requires that version and takes from its go.mod what go.mod of tools/controlplane has by hand.
 func TestReleaseModule(t *testing.T) {
 	root, err := Root()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	dir := filepath.Join(root, "tools", "controlplane")
 	path, err := goCommand(t.Context(), dir, "list", "-m", "-f={{.GoMod}}", "k8s.io/kubernetes").Output()
 	if err != nil {
@@ -44,13 +44,9 @@ func TestReleaseModule(t *testing.T) {
 	}
 	r := release{version: "v1.35.4", minor: "35"}
 	got, err := r.module(upstream)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	own, err := os.ReadFile(filepath.Join(dir, "go.mod"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	of := func(text, version string) (lines []string) {
 		for _, line := range strings.Split(text, "\n") {
 			line = strings.TrimPrefix(strings.TrimSpace(line), "replace ")
@@ -80,16 +76,12 @@ func TestReleaseModule(t *testing.T) {
 // Each version has a place of its own; that of tools/controlplane is where it always was.
 func TestBuilderOfVersions(t *testing.T) {
 	root, err := Root()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	cache := t.TempDir()
 	at := func(name string) string {
 		t.Helper()
 		b, _, err := builderOf(t.Context(), name, root, cache)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		return b.out
 	}
 	own, old, older := at("kubelet"), at("kubelet@1.36.3"), at("kubelet@1.35.4")

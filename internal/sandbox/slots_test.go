@@ -15,6 +15,8 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/tandem-gpu/tandem/test/must"
 )
 
 // slotsVariable has TestPlaysHolder hold slots of a folder.
@@ -26,9 +28,7 @@ func two(t *testing.T) slots { return slots{dir: t.TempDir(), count: 2, progress
 func take(t *testing.T, s slots, owner string) *slot {
 	t.Helper()
 	held, err := s.take(t.Context(), owner)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	t.Cleanup(held.giveBack)
 	return held
 }
@@ -157,9 +157,7 @@ func startHolder(t *testing.T, s slots) *holder {
 	if err == nil {
 		err = h.Start()
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	t.Cleanup(func() { _ = h.Process.Kill(); _ = h.Wait() })
 	h.lines = bufio.NewScanner(stdout)
 	h.holds(t)
@@ -180,9 +178,7 @@ func TestSlotsOutliveNoProcess(t *testing.T) {
 	first := startHolder(t, s)
 	startHolder(t, s)
 	full(t, s, "TestPlaysHolder") // the owner of that name is in another process
-	if err := first.Process.Kill(); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, first.Process.Kill())
 	take(t, s, "TestA")
 	full(t, s, "TestB")
 }
@@ -219,14 +215,10 @@ func TestSlotsSayWhatIsAwaited(t *testing.T) {
 // A control plane holds a slot of the machine until it stops.
 func TestControlPlaneHoldsASlot(t *testing.T) {
 	s, err := machineSlots()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	held := func() (n int) {
 		files, err := filepath.Glob(filepath.Join(s.dir, "*"))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		for _, file := range files {
 			if raw, err := os.ReadFile(file); err == nil && string(raw) == thisProcess()+" "+t.Name()+"\n" {
 				n++

@@ -3,6 +3,8 @@ package sandbox
 import (
 	"context"
 	"testing"
+
+	"github.com/tandem-gpu/tandem/test/must"
 )
 
 // StartForTest starts a control plane that ends with the test; a failed test shows the ends of its logs. The test waits while as
@@ -10,9 +12,7 @@ import (
 func StartForTest(t testing.TB, options Options) *ControlPlane {
 	t.Helper()
 	c, err := start(t.Context(), t.Name(), options)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	t.Cleanup(func() {
 		if t.Failed() {
 			t.Log(c.Logs(15))
@@ -26,16 +26,12 @@ func StartForTest(t testing.TB, options Options) *ControlPlane {
 func ProgramForTest(t testing.TB, name string) string {
 	t.Helper()
 	path, err := Program(name)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	return path
 }
 
 // ApplyForTest applies manifests or ends the test.
 func (c *ControlPlane) ApplyForTest(ctx context.Context, t testing.TB, manifests string) {
 	t.Helper()
-	if err := c.Apply(ctx, []byte(manifests)); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, c.Apply(ctx, []byte(manifests)))
 }

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/tandem-gpu/tandem/pkg/vgpu"
+	"github.com/tandem-gpu/tandem/test/must"
 )
 
 // Model is a kind of device.
@@ -49,9 +50,7 @@ func DeviceID(node string, index int) vgpu.DeviceID {
 func Node(tb testing.TB, name string, m Model, k int) *vgpu.Node {
 	tb.Helper()
 	n, err := vgpu.NewNode(name, m.Devices(name, k))
-	if err != nil {
-		tb.Fatal(err)
-	}
+	must.OK(tb, err)
 	return n
 }
 
@@ -59,9 +58,7 @@ func Node(tb testing.TB, name string, m Model, k int) *vgpu.Node {
 func Cluster(tb testing.TB, nodes ...*vgpu.Node) *vgpu.Cluster {
 	tb.Helper()
 	c, err := vgpu.NewCluster(nodes...)
-	if err != nil {
-		tb.Fatal(err)
-	}
+	must.OK(tb, err)
 	return c
 }
 

@@ -8,6 +8,7 @@ import (
 
 	"github.com/tandem-gpu/tandem/pkg/fragmentation"
 	"github.com/tandem-gpu/tandem/pkg/vgpu"
+	"github.com/tandem-gpu/tandem/test/must"
 )
 
 // unit is the step of memory in drawn values. The unit is a multiple of the slots of all models and of up to four
@@ -65,9 +66,7 @@ func RandomNode(t *rapid.T, name string, most int) *vgpu.Node {
 		devices = append(devices, d)
 	}
 	n, err := vgpu.NewNode(name, devices)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	return n
 }
 
@@ -79,9 +78,7 @@ func RandomCluster(t *rapid.T, nodes, devices int) *vgpu.Cluster {
 		list = append(list, RandomNode(t, fmt.Sprintf("n%d", i), devices))
 	}
 	c, err := vgpu.NewCluster(list...)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	return c
 }
 
@@ -228,9 +225,7 @@ func RandomMix(t *rapid.T) *fragmentation.Mix {
 		kinds = append(kinds, RandomKind(t))
 	}
 	m, err := fragmentation.NewMix(kinds)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	return m
 }
 
@@ -239,26 +234,18 @@ func Shuffled(t *rapid.T, c *vgpu.Cluster) *vgpu.Cluster {
 	nodes := make([]*vgpu.Node, 0, len(c.Nodes()))
 	for _, old := range permuted(t, c.Nodes()) {
 		n, err := vgpu.NewNode(old.Name(), permuted(t, old.Devices()))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		for _, a := range permuted(t, old.Assignments()) {
-			if err := n.Add(a); err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, n.Add(a))
 		}
 		for _, h := range permuted(t, old.Holds()) {
-			if err := n.Hold(h); err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, n.Hold(h))
 		}
 		n.SetRoom(old.Room())
 		nodes = append(nodes, n)
 	}
 	shuffled, err := vgpu.NewCluster(nodes...)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	return shuffled
 }
 

@@ -9,6 +9,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/tandem-gpu/tandem/pkg/placement"
+	"github.com/tandem-gpu/tandem/test/must"
 )
 
 // TestParse reads a drawing with all that a drawing can have, and draws it again.
@@ -19,9 +20,7 @@ func TestParse(t *testing.T) {
 		n1: g0 A100 [a:5, b:2/8Gi c:1] (d:3@100) | g1 A100 sick [a:8~]
 		links n1: g0-g1 NV12
 		n3 cpu=1500m:`)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	want := `n1: g0 A100 [a:5 b:2 c:1] (d:3@100) | g1 A100 sick [a:8~]
 n2 cpu=64 memory=256Gi: g0 T4 | g1 T4 [x:2]
 n3 cpu=1500m: 
@@ -98,9 +97,7 @@ func TestCandidateMistakes(t *testing.T) {
 		"\na stays":          "0 pods, 0 gangs, 0 budgets",
 	} {
 		c, err := Parse("n1: g0 A100 [a:5]")
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		s := &Script{cluster: c}
 		if got := s.Command("candidates", nil, text); got != want+"\n" {
 			t.Errorf("%q says %q, want %q", text, got, want)
@@ -124,9 +121,7 @@ func TestDrawProperty(t *testing.T) {
 			}
 		}
 		again, err := Parse(models + Draw(c))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		if diff := cmp.Diff(Draw(c), Draw(again)); diff != "" {
 			t.Fatalf("drawing (-first +again):\n%s", diff)
 		}

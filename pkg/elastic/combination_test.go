@@ -9,6 +9,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/tandem-gpu/tandem/pkg/elastic"
+	"github.com/tandem-gpu/tandem/test/must"
 )
 
 // rateOf is a known rate.
@@ -75,9 +76,7 @@ func TestChoose(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			c, err := elastic.Choose(tc.tuning)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, err)
 			if c.Workers != tc.workers || c.Servers != tc.servers || c.Why != tc.why {
 				t.Errorf("%v, %s, want %d with %d, %s", c.Combination, c.Why, tc.workers, tc.servers, tc.why)
 			}
@@ -163,9 +162,7 @@ func choose(t interface {
 }, tn elastic.Tuning) elastic.Choice {
 	t.Helper()
 	c, err := elastic.Choose(tn)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	return c
 }
 

@@ -11,6 +11,7 @@ import (
 	"github.com/tandem-gpu/tandem/internal/testkit"
 	"github.com/tandem-gpu/tandem/pkg/elastic"
 	"github.com/tandem-gpu/tandem/pkg/vgpu"
+	"github.com/tandem-gpu/tandem/test/must"
 )
 
 func TestSizes(t *testing.T) {
@@ -195,16 +196,12 @@ func TestWholeDeviceFromScatteredShares(t *testing.T) {
 			}
 			for rank, device := range tc.on {
 				a := testkit.Assignment(t, n, device, fmt.Sprintf("ns/runs-%d", rank), 5)
-				if err := n.Add(a); err != nil {
-					t.Fatal(err)
-				}
+				must.OK(t, n.Add(a))
 				running.Placed = append(running.Placed, a)
 			}
 			waiting := elastic.Job{Name: "waits", Arrived: 100, Sizes: []int{1}, Worker: worker(10), Curve: elastic.Curve{Growth: 1, Apart: 1}}
 			plan, err := elastic.Workers(clusterOf(n), []elastic.Job{running, waiting}, nil, 10_000, elastic.Config{})
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, err)
 			if got := plan.Targets; got[0].Workers != tc.target || got[1].Why != tc.waits {
 				t.Errorf("%d workers (%s), and the other one %s", got[0].Workers, got[0].Why, got[1].Why)
 			}

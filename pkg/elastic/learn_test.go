@@ -9,15 +9,14 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/tandem-gpu/tandem/pkg/elastic"
+	"github.com/tandem-gpu/tandem/test/must"
 )
 
 // report reports a rate every ten seconds, until a time.
 func report(t *testing.T, l *elastic.Learner, from, until int64, workers, hosts int, rate float64) {
 	t.Helper()
 	for now := from; now < until; now += 10 {
-		if err := l.Report(now, workers, hosts, rate); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, l.Report(now, workers, hosts, rate))
 	}
 }
 
@@ -111,9 +110,7 @@ func TestLearnerLaw(t *testing.T) {
 				if now >= started {
 					rate = truth.Rate(workers, hosts) * (1 + float64(between(t, "noise", -5, 5))/100)
 				}
-				if err := l.Report(now, workers, hosts, rate); err != nil {
-					t.Fatal(err)
-				}
+				must.OK(t, l.Report(now, workers, hosts, rate))
 				now += every
 			}
 			now = max(now, started+every)
@@ -135,9 +132,7 @@ func TestLearnerServers(t *testing.T) {
 	var l elastic.Learner
 	at := func(from, until int64, size elastic.Size, rate float64) {
 		for now := from; now < until; now += 10 {
-			if err := l.ReportAt(now, size, rate); err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, l.ReportAt(now, size, rate))
 		}
 	}
 	at(0, 100, elastic.Size{Workers: 4, Hosts: 1, Servers: 1}, 100)

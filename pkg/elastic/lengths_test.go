@@ -8,14 +8,13 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/tandem-gpu/tandem/pkg/elastic"
+	"github.com/tandem-gpu/tandem/test/must"
 )
 
 func newLengths(t testing.TB) *elastic.Lengths {
 	t.Helper()
 	l, err := elastic.NewLengths()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	return l
 }
 
@@ -23,18 +22,14 @@ func newLengths(t testing.TB) *elastic.Lengths {
 func end(t testing.TB, l *elastic.Lengths, a elastic.Alike, jobs int, served float64) {
 	t.Helper()
 	for range jobs {
-		if err := l.Ended(a, elastic.Had{Served: served}, false); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, l.Ended(a, elastic.Had{Served: served}, false))
 	}
 }
 
 func remaining(t testing.TB, l *elastic.Lengths, a elastic.Alike, served float64) float64 {
 	t.Helper()
 	seconds, err := l.Remaining(a, elastic.Had{Served: served})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	return seconds
 }
 
@@ -66,9 +61,7 @@ func TestLengths(t *testing.T) {
 		}
 	}
 	for range 1000 { // one that was stopped at five minutes might have run for long
-		if err := l.Ended(short, elastic.Had{Served: 2 * 300}, true); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, l.Ended(short, elastic.Had{Served: 2 * 300}, true))
 	}
 	if got := remaining(t, l, short, 0); got < 500 {
 		t.Errorf("after many that were stopped, a job takes %v s, want about 600", got)
@@ -82,9 +75,7 @@ func TestLengthsByProgress(t *testing.T) {
 	after := func(jobs int, done float64) *elastic.Lengths { // that took 5 minutes to 2 hours 40 minutes, and had said so much last
 		l := newLengths(t)
 		for i := range jobs {
-			if err := l.Ended(told, elastic.Had{Served: 2 * 300 * math.Exp2(float64(i%6)), Done: done}, false); err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, l.Ended(told, elastic.Had{Served: 2 * 300 * math.Exp2(float64(i%6)), Done: done}, false))
 		}
 		return l
 	}
@@ -111,9 +102,7 @@ func TestLengthsByProgress(t *testing.T) {
 func TestLengthsLaw(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		l, err := elastic.NewLengths()
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		draw := func() (elastic.Alike, elastic.Had) {
 			return elastic.Alike{
 				Namespace: rapid.SampledFrom([]string{"", "a", "b"}).Draw(t, "namespace"),
@@ -123,15 +112,11 @@ func TestLengthsLaw(t *testing.T) {
 		}
 		for range rapid.IntRange(0, 20).Draw(t, "ended") {
 			a, had := draw()
-			if err := l.Ended(a, had, rapid.Bool().Draw(t, "stopped")); err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, l.Ended(a, had, rapid.Bool().Draw(t, "stopped")))
 		}
 		a, had := draw()
 		got, err := l.Remaining(a, had)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		j := elastic.Job{Name: "ns/job", Sizes: []int{1}, Worker: worker(10), Remaining: got}
 		if err := j.Validate(); got < 1 || err != nil {
 			t.Fatalf("remaining %v s: %v", got, err)

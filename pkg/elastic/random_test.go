@@ -10,6 +10,7 @@ import (
 	"github.com/tandem-gpu/tandem/pkg/elastic"
 	"github.com/tandem-gpu/tandem/pkg/gang"
 	"github.com/tandem-gpu/tandem/pkg/vgpu"
+	"github.com/tandem-gpu/tandem/test/must"
 )
 
 // hostname is a level with one domain for each node.
@@ -57,9 +58,7 @@ func randomWorld(t *rapid.T) *world {
 	for i := range between(t, "nodes", 1, 4) {
 		name := fmt.Sprintf("n%d", i)
 		n, err := vgpu.NewNode(name, uniform(t, "model", models...).Devices(name, between(t, "devices", 1, 4)))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		n.SetRoom(vgpu.Room{MilliCPU: int64(uniform(t, "milli CPU", 4000, 16_000, 64_000))})
 		nodes = append(nodes, n)
 	}
@@ -81,10 +80,8 @@ func randomWorld(t *rapid.T) *world {
 	return w
 }
 
-func mustAdd(t fataler, n *vgpu.Node, a vgpu.Assignment) {
-	if err := n.Add(a); err != nil {
-		t.Fatal(err)
-	}
+func mustAdd(t must.T, n *vgpu.Node, a vgpu.Assignment) {
+	must.OK(t, n.Add(a))
 }
 
 // randomJob draws a job that waits.
@@ -107,9 +104,7 @@ func randomJob(t *rapid.T, w *world, name string) elastic.Job {
 	case "powers":
 		j.Sizes = powersOfTwo(least, least+between(t, "more", 0, 8))
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	j.Curve.Growth, j.Curve.Apart = uniform(t, "growth", 0, .5, .9, 1), uniform(t, "apart", 0, .5, 1)
 	for n := 1; n <= j.Sizes[len(j.Sizes)-1]; n += between(t, "gap", 1, 6) {
 		rate := float64(n) * float64(between(t, "speed", 50, 100)) / 100
@@ -162,9 +157,7 @@ func (w *world) extend(t rapid.TB, j *elastic.Job, size int, model string) bool 
 		g.Members = append(g.Members, m)
 	}
 	plan, err := gang.Place(w.Cluster, g, gang.Config{SkipExplanation: true})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	if plan.Refused != nil || slices.ContainsFunc(plan.Places, func(a vgpu.Assignment) bool { return a.Node == "" }) {
 		return false
 	}
@@ -192,11 +185,9 @@ func (w *world) node(name string) *vgpu.Node {
 }
 
 // decide calls Workers.
-func (w *world) decide(t fataler, cfg elastic.Config) elastic.Plan {
+func (w *world) decide(t must.T, cfg elastic.Config) elastic.Plan {
 	plan, err := elastic.Workers(w.Cluster, w.jobs, w.reserved, w.now, cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	return plan
 }
 
@@ -224,6 +215,3 @@ func (w *world) apply(t rapid.TB, plan elastic.Plan) (moves int) {
 func randomPolicy(t *rapid.T) elastic.Config {
 	return elastic.Config{Policy: uniform(t, "policy", elastic.Policies()...)}
 }
-
-// fataler is what a test, a benchmark and a property have in common.
-type fataler interface{ Fatal(args ...any) }

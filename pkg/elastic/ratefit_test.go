@@ -15,6 +15,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/tandem-gpu/tandem/pkg/elastic"
+	"github.com/tandem-gpu/tandem/test/must"
 )
 
 // TestFitLaw: where the rates follow one of the two forms, those of combinations that were not measured are found, and a
@@ -82,9 +83,7 @@ func published(t *testing.T) map[string][]elastic.CombinationRate {
 	if os.IsNotExist(err) {
 		t.Skipf("%v: it has no licence, so it is not part of this repository; put config_speed.txt of github.com/pengyanghua/DL2 there", err)
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	defer f.Close()
 	line := regexp.MustCompile(`^\('([^']+)', '\w+', \d+, (\d+), (\d+), \[([^\]]*)\]`)
 	models := map[string][]elastic.CombinationRate{}
@@ -98,9 +97,7 @@ func published(t *testing.T) map[string][]elastic.CombinationRate {
 		sum := 0.0
 		for _, word := range strings.Split(m[4], ", ") {
 			rate, err := strconv.ParseFloat(word, 64)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, err)
 			sum += rate
 		}
 		if sum > 0 { // nine runs have no rate
@@ -126,9 +123,7 @@ func TestTrainerBruteForce(t *testing.T) {
 	}
 	for _, name := range files {
 		content, err := os.ReadFile(name)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		var list []elastic.CombinationRate
 		for line := range strings.Lines(string(content)) {
 			var servers, workers int

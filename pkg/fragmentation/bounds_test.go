@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	"github.com/tandem-gpu/tandem/pkg/vgpu"
+	"github.com/tandem-gpu/tandem/test/must"
 )
 
 // A busy cluster: a million pods in one step weigh more than a Mix may, and keep their proportions.
@@ -17,9 +18,7 @@ func TestCounterOfManyPods(t *testing.T) {
 		c.Observe("team", Kind{Slots: slots}, 7)
 	}
 	m, err := c.Mix(7)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	if k := m.Kinds(); len(k) != 2 || k[0].Weight != 3*k[1].Weight || m.Weight() > MaxWeight {
 		t.Errorf("kinds %v, weight %d", k, m.Weight())
 	}
@@ -71,9 +70,7 @@ func TestCounterBoundsManyPods(t *testing.T) {
 		c.Observe("calm", Kind{Slots: 3}, 7)
 	}
 	m, err := c.Mix(7)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	if k := m.Kinds(); len(k) != 3 || k[0].Slots != 3 || k[1].Weight != k[2].Weight || k[1].Weight != k[0].Weight/2 {
 		t.Errorf("kinds %v, want one of 3 slots and two that weigh half of it each", k)
 	}

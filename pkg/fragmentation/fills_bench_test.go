@@ -7,6 +7,7 @@ import (
 	"github.com/tandem-gpu/tandem/internal/testkit"
 	"github.com/tandem-gpu/tandem/pkg/fragmentation"
 	"github.com/tandem-gpu/tandem/pkg/vgpu"
+	"github.com/tandem-gpu/tandem/test/must"
 )
 
 // BenchmarkFills: what one state of a node of 8 devices costs, with 200 kinds of requests.
@@ -16,9 +17,7 @@ func BenchmarkFills(b *testing.B) {
 		kinds = append(kinds, fragmentation.Kind{MilliCPU: int64(1000 + 250*(i%17)), Memory: vgpu.Bytes(i%13) * vgpu.GiB, Slots: vgpu.Slots(1 + i%10), Weight: int64(1 + i%29)})
 	}
 	m, err := fragmentation.NewMix(kinds)
-	if err != nil {
-		b.Fatal(err)
-	}
+	must.OK(b, err)
 	fills := fragmentation.NewFills(m.Expecting(2))
 	for _, taken := range []int{0, 5, 8, 9} {
 		node := "n1 cpu=96 memory=700Gi:"
@@ -51,8 +50,6 @@ func BenchmarkFills(b *testing.B) {
 func nodeOf(tb testing.TB, text string) *vgpu.Node {
 	tb.Helper()
 	c, err := testkit.Parse(text)
-	if err != nil {
-		tb.Fatal(err)
-	}
+	must.OK(tb, err)
 	return c.Nodes()[0]
 }

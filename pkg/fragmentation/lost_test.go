@@ -7,6 +7,7 @@ import (
 	"github.com/tandem-gpu/tandem/internal/testkit"
 	"github.com/tandem-gpu/tandem/pkg/fragmentation"
 	"github.com/tandem-gpu/tandem/pkg/vgpu"
+	"github.com/tandem-gpu/tandem/test/must"
 )
 
 // TestOf works losses out by hand. An A100 has 10 slots, so a slot of it is 100 milli-GPU; a T4 has 4, of 250 each.
@@ -202,9 +203,7 @@ func TestNoAllocation(t *testing.T) {
 func drawn(t *testing.T, drawing string) *vgpu.Node {
 	t.Helper()
 	c, err := testkit.Parse(drawing)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	return c.Nodes()[0]
 }
 
@@ -213,15 +212,11 @@ func mixOf(t *testing.T, text string) *fragmentation.Mix {
 	t.Helper()
 	if text == "" {
 		m, err := fragmentation.NewMix(nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		return m
 	}
 	m, err := testkit.ParseMix(text)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	return m
 }
 

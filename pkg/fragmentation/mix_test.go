@@ -8,6 +8,7 @@ import (
 
 	"github.com/tandem-gpu/tandem/pkg/fragmentation"
 	"github.com/tandem-gpu/tandem/pkg/vgpu"
+	"github.com/tandem-gpu/tandem/test/must"
 )
 
 func TestNewMixErrors(t *testing.T) {
@@ -58,9 +59,7 @@ func TestNewMixBounds(t *testing.T) {
 	m, err := fragmentation.NewMix([]fragmentation.Kind{
 		{MilliCPU: 1 << 40, Memory: 1 << 50, Slots: 1 << 40, Models: "A100|T4", Weight: fragmentation.MaxWeight},
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	n := drawn(t, "n1: g0 A100 | g1 A100")
 	if got, want := m.Lost(n), int64(2000*fragmentation.MaxWeight); got != want {
 		t.Errorf("lost %d, want %d", got, want)
@@ -79,9 +78,7 @@ func TestKinds(t *testing.T) {
 		{Slots: 1, Models: "T4", Weight: 3},
 	}
 	m, err := fragmentation.NewMix(given)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	want := []fragmentation.Kind{
 		{Slots: 5, Weight: 6},
 		{Slots: 1, Models: "T4", Weight: 3},

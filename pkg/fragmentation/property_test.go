@@ -11,6 +11,7 @@ import (
 	"github.com/tandem-gpu/tandem/internal/testkit"
 	"github.com/tandem-gpu/tandem/pkg/fragmentation"
 	"github.com/tandem-gpu/tandem/pkg/vgpu"
+	"github.com/tandem-gpu/tandem/test/must"
 )
 
 // randomNode draws a node with pods, holds and a host.
@@ -160,9 +161,7 @@ func reordered(t *rapid.T, n *vgpu.Node, free []vgpu.Use) (*vgpu.Node, []vgpu.Us
 		devices[to].Index = to
 	}
 	other, err := vgpu.NewNode(n.Name(), devices)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	return other, turned
 }
 
@@ -197,9 +196,7 @@ func TestScaleProperty(t *testing.T) {
 			free[i].Slots *= vgpu.Slots(factor)
 		}
 		fine, err := vgpu.NewNode(n.Name(), devices)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		if got := newMix(t, kinds).Of(fine, free, n.Room()); got != want {
 			t.Fatalf("loss %+v, in slots of a %d-th %+v", want, factor, got)
 		}
@@ -292,8 +289,6 @@ type fataler interface {
 func newMix(t fataler, kinds []fragmentation.Kind) *fragmentation.Mix {
 	t.Helper()
 	m, err := fragmentation.NewMix(kinds)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	return m
 }

@@ -9,6 +9,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/tandem-gpu/tandem/pkg/vgpu"
+	"github.com/tandem-gpu/tandem/test/must"
 )
 
 // sketchCase is a node of like devices, a mix, and a pod that takes a share of one device or some whole devices.
@@ -33,9 +34,7 @@ func drawSketchCase(t *rapid.T) sketchCase {
 		})
 	}
 	node, err := vgpu.NewNode("n", devices)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	c := sketchCase{node: node, mix: drawSketchMix(t, all)}
 	for range devices {
 		free := vgpu.Slots(rapid.SampledFrom([]int64{0, int64(all), rapid.Int64Range(0, int64(all)).Draw(t, "some")}).Draw(t, "free"))
@@ -73,9 +72,7 @@ func drawSketchMix(t *rapid.T, all vgpu.Slots) *Mix {
 		})
 	}
 	m, err := NewMix(kinds)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	return m.Expecting(rapid.Int64Range(0, 20).Draw(t, "unseen") * 2)
 }
 
@@ -109,9 +106,7 @@ func TestSketchKnowsOneDeviceProperty(t *testing.T) {
 		c := drawSketchCase(t)
 		d := c.node.Devices()[0]
 		one, err := vgpu.NewNode("one", []vgpu.Device{d})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		fills, ample := NewFills(c.mix), vgpu.Room{MilliCPU: 1 << 30, Memory: 1 << 30}
 		table := NewSketch(fills).On(d.Model, d.Slots)
 		slots := min(c.slots, c.devices[0])
@@ -129,9 +124,7 @@ func TestSketchKnowsOneDeviceProperty(t *testing.T) {
 // of 1500; one that takes no CPU leaves it for 1000 of 1500, and so 500 less stay unfilled.
 func TestSketchCountsHosts(t *testing.T) {
 	m, err := NewMix([]Kind{{MilliCPU: 2000, Slots: 5, Weight: 3}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	table := NewSketch(NewFills(m)).On("A", 10)
 	n := table.Node([]vgpu.Slots{10, 10}, vgpu.Room{MilliCPU: 4000})
 	for cpu, want := range map[int64]int64{2000: 0, 0: 500 * 3} {
@@ -173,9 +166,7 @@ func TestSketchHasBounds(t *testing.T) {
 		"many models": {kinds, 10, true},
 	} {
 		m, err := NewMix(tc.kinds)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		if got := NewSketch(NewFills(m)).On("A", tc.slots) != nil; got != tc.want {
 			t.Errorf("%s: has a sketch: %t, want %t", name, got, tc.want)
 		}

@@ -10,6 +10,7 @@ import (
 	"github.com/tandem-gpu/tandem/pkg/gang"
 	"github.com/tandem-gpu/tandem/pkg/placement"
 	"github.com/tandem-gpu/tandem/pkg/vgpu"
+	"github.com/tandem-gpu/tandem/test/must"
 )
 
 // benchCluster returns nodes of eight devices with NVSwitch in racks. Pods use every other node: some nodes wholly,
@@ -31,9 +32,7 @@ func benchCluster(tb testing.TB, nodes, racks int) *gang.Cluster {
 			devices = append(devices, d)
 		}
 		n, err := vgpu.NewNode(name, devices)
-		if err != nil {
-			tb.Fatal(err)
-		}
+		must.OK(tb, err)
 		n.SetRoom(vgpu.Room{MilliCPU: 128_000, Memory: 1024 * vgpu.GiB})
 		occupy(tb, n, i)
 		c.Nodes = append(c.Nodes, n)
@@ -53,9 +52,7 @@ func occupy(tb testing.TB, n *vgpu.Node, i int) {
 			slots = 5
 		}
 		a := testkit.Assignment(tb, n, g, fmt.Sprintf("old-%s-%d", n.Name(), g), slots)
-		if err := n.Add(a); err != nil {
-			tb.Fatal(err)
-		}
+		must.OK(tb, n.Add(a))
 		n.SetRoom(n.Room().Minus(vgpu.Room{MilliCPU: 8000, Memory: 64 * vgpu.GiB}))
 	}
 }
@@ -76,13 +73,9 @@ func tandemConfig(tb testing.TB) gang.Config {
 	tb.Helper()
 	mix, err := testkit.ParseMix("slots=1 cpu=4 memory=16Gi weight=20\nslots=5 cpu=8 memory=32Gi weight=30\nslots=10 cpu=8 memory=64Gi weight=40\n" +
 		"slots=20 cpu=16 memory=128Gi weight=5\nslots=80 cpu=96 memory=800Gi weight=5")
-	if err != nil {
-		tb.Fatal(err)
-	}
+	must.OK(tb, err)
 	p, err := placement.ByName("tandem")
-	if err != nil {
-		tb.Fatal(err)
-	}
+	must.OK(tb, err)
 	return gang.Config{Policy: p.With(mix, 1)}
 }
 
@@ -90,9 +83,7 @@ func tandemConfig(tb testing.TB) gang.Config {
 func cpuTime(tb testing.TB) time.Duration {
 	tb.Helper()
 	var use syscall.Rusage
-	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &use); err != nil {
-		tb.Fatal(err)
-	}
+	must.OK(tb, syscall.Getrusage(syscall.RUSAGE_SELF, &use))
 	return time.Duration(use.Utime.Nano() + use.Stime.Nano())
 }
 

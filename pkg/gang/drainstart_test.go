@@ -7,6 +7,7 @@ import (
 	"github.com/tandem-gpu/tandem/internal/testkit"
 	"github.com/tandem-gpu/tandem/pkg/gang"
 	"github.com/tandem-gpu/tandem/pkg/vgpu"
+	"github.com/tandem-gpu/tandem/test/must"
 )
 
 // TestDrainCheck: the scheduler keeps room for a gang of two GPUs that waits since second 100 only after the right
@@ -42,9 +43,7 @@ func TestDrainCheck(t *testing.T) {
 			plan, err := gang.Keep(c, g, gang.Config{}, gang.DrainCheck{
 				Drains: test.drains, Since: 100, Now: test.now, Started: func(_ vgpu.UID, pod string) int64 { return test.started[pod] },
 			})
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, err)
 			if keeps := plan.Places != nil; keeps != test.keeps {
 				t.Errorf("Keep keeps room: %v, want %v (%+v)", keeps, test.keeps, plan)
 			}
@@ -55,9 +54,7 @@ func TestDrainCheck(t *testing.T) {
 // TestStand: Stand names the nodes of kept room that are not free, and those whose hosts have too little.
 func TestStand(t *testing.T) {
 	c, err := testkit.Parse("n1 cpu=4: g0 A100 | g1 A100 [a:10]\nn2 cpu=1: g0 A100\nn3 cpu=4: g0 A100 | g1 A100 [b:1]\nn4: g0 A100")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	at := func(pod, device string) vgpu.Assignment {
 		return vgpu.Assignment{UID: vgpu.UID(pod), Pod: pod, Node: device[:2], Containers: []vgpu.ContainerAssignment{{
 			Name: "main", Devices: []vgpu.DeviceID{vgpu.DeviceID(device)}, Share: vgpu.Share{Devices: 1, Slots: 10, Memory: 40 * vgpu.GiB, ComputeLimit: vgpu.WholeGPU, MemoryLimit: 40 * vgpu.GiB},

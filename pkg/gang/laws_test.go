@@ -11,6 +11,7 @@ import (
 	"github.com/tandem-gpu/tandem/pkg/gang"
 	"github.com/tandem-gpu/tandem/pkg/placement"
 	"github.com/tandem-gpu/tandem/pkg/vgpu"
+	"github.com/tandem-gpu/tandem/test/must"
 )
 
 // emptied returns the site without pods and holds. All devices are healthy, and hosts have no limit.
@@ -23,16 +24,12 @@ func (s *site) emptied(t *rapid.T) *site {
 			devices[i].Healthy = true
 		}
 		n, err := vgpu.NewNode(old.Name(), devices)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		n.SetRoom(vgpu.Room{MilliCPU: 1 << 40, Memory: 1 << 50})
 		nodes = append(nodes, n)
 	}
 	c, err := vgpu.NewCluster(nodes...)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	e.cluster, e.Nodes, e.Admits = c, c.Nodes(), nil
 	return &e
 }
@@ -114,9 +111,7 @@ func TestFarNodeLaw(t *testing.T) {
 			return
 		}
 		far, err := vgpu.NewNode("zz-far", testkit.RandomModels[number(t, "model", 0, 3)].Devices("zz-far", number(t, "devices", 0, 4)))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		far.SetRoom(vgpu.Room{MilliCPU: 100_000, Memory: 1 << 40})
 		c := s.Cluster
 		c.Nodes, c.Levels = append(slices.Clone(c.Nodes), far), slices.Clone(c.Levels)
@@ -198,16 +193,12 @@ func TestNoHarmLaw(t *testing.T) {
 		s.cluster.WhatIf(func() {
 			for i := range g.Members {
 				one, err := placement.Choose(s.cluster, &g.Members[i].Request, placement.Config{Policy: cfg.Policy})
-				if err != nil {
-					t.Fatal(err)
-				}
+				must.OK(t, err)
 				if one.Place == nil {
 					want = nil
 					return
 				}
-				if err := s.cluster.Add(*one.Place); err != nil {
-					t.Fatal(err)
-				}
+				must.OK(t, s.cluster.Add(*one.Place))
 				want = append(want, *one.Place)
 			}
 		})

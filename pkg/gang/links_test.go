@@ -11,6 +11,7 @@ import (
 	"github.com/tandem-gpu/tandem/pkg/gang"
 	"github.com/tandem-gpu/tandem/pkg/placement"
 	"github.com/tandem-gpu/tandem/pkg/vgpu"
+	"github.com/tandem-gpu/tandem/test/must"
 )
 
 // matrices are the link matrices of nodes of eight devices that vendors sell.
@@ -64,9 +65,7 @@ func eightDevices(t rapid.TB, name string, link func(a, b int) vgpu.Link, busy f
 		devices = append(devices, d)
 	}
 	n, err := vgpu.NewNode(name, devices)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	for i := range 8 {
 		if !busy(i) {
 			continue
@@ -75,9 +74,7 @@ func eightDevices(t rapid.TB, name string, link func(a, b int) vgpu.Link, busy f
 			Name: "c0", Devices: []vgpu.DeviceID{n.Devices()[i].ID},
 			Share: vgpu.Share{Devices: 1, Slots: 1, Memory: vgpu.GiB, MemoryLimit: vgpu.GiB, ComputeLimit: 100},
 		}}}
-		if err := n.Add(a); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, n.Add(a))
 	}
 	return n
 }
@@ -207,9 +204,7 @@ func TestLargeSplit(t *testing.T) {
 		devices = append(devices, d)
 	}
 	n, err := vgpu.NewNode("n1", devices)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	c := &gang.Cluster{Nodes: []*vgpu.Node{n}}
 	plan := mustPlace(t, c, withoutHostRequests(benchGang(8, 20, nil, nil)), gang.Config{})
 	for i := range plan.Places {

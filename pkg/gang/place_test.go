@@ -11,15 +11,14 @@ import (
 	"github.com/tandem-gpu/tandem/pkg/interference"
 	"github.com/tandem-gpu/tandem/pkg/placement"
 	"github.com/tandem-gpu/tandem/pkg/vgpu"
+	"github.com/tandem-gpu/tandem/test/must"
 )
 
 // drawing is a cluster from a drawing; nodes n1, n2, … are in racks by a map.
 func drawing(t *testing.T, text string, racks map[string]string) *gang.Cluster {
 	t.Helper()
 	v, err := testkit.Parse(text)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	c := &gang.Cluster{Nodes: v.Nodes(), Levels: []gang.Level{{Key: "rack"}}}
 	numbers := map[string]int32{}
 	for _, n := range c.Nodes {
@@ -237,9 +236,7 @@ func TestWords(t *testing.T) {
 // TestPromises: promises hold among the members: two that tolerate no slowdown do not share a device.
 func TestPromises(t *testing.T) {
 	model, err := interference.ByName("hinge")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	model.Coefficients = []float64{1, .2} // .2 slower for each device's worth that is used beyond the device
 	among := &placement.Neighbours{
 		Model: model, Weights: placement.EvenWeights,

@@ -10,6 +10,7 @@ import (
 
 	"github.com/tandem-gpu/tandem/pkg/gang"
 	"github.com/tandem-gpu/tandem/pkg/vgpu"
+	"github.com/tandem-gpu/tandem/test/must"
 )
 
 // drawn is a random question to Place.
@@ -30,9 +31,7 @@ func TestPlaceProperty(t *testing.T) {
 		s, g, cfg := drawn(t)
 		before := s.dump()
 		plan, err := gang.Place(&s.Cluster, g, cfg)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		if diff := cmp.Diff(before, s.dump()); diff != "" {
 			t.Fatalf("the cluster changed (-before +after):\n%s", diff)
 		}
@@ -186,9 +185,7 @@ func TestDrainProperty(t *testing.T) {
 		s.Avoids = func(node string) bool { return node == avoided }
 		before := s.dump()
 		plan, err := gang.Drain(&s.Cluster, g, cfg)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		if diff := cmp.Diff(before, s.dump()); diff != "" {
 			t.Fatalf("the cluster changed (-before +after):\n%s", diff)
 		}

@@ -11,6 +11,7 @@ import (
 	"github.com/tandem-gpu/tandem/pkg/gang"
 	"github.com/tandem-gpu/tandem/pkg/placement"
 	"github.com/tandem-gpu/tandem/pkg/vgpu"
+	"github.com/tandem-gpu/tandem/test/must"
 )
 
 func pick[T any](t *rapid.T, label string, values ...T) T {
@@ -100,9 +101,7 @@ func randomConfig(t *rapid.T) gang.Config {
 	if err != nil {
 		p, err = placement.ByName("packed")
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	return gang.Config{Policy: p.With(testkit.RandomMix(t), 1)}
 }
 
@@ -159,9 +158,7 @@ func (s *site) apply(t *rapid.T, g *gang.Group, places []vgpu.Assignment) {
 		}
 		s.book(t, n, m, a)
 	}
-	if err := s.cluster.Check(); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, s.cluster.Check())
 }
 
 func (s *site) book(t *rapid.T, n *vgpu.Node, m *gang.Member, a *vgpu.Assignment) {
@@ -175,9 +172,7 @@ func (s *site) book(t *rapid.T, n *vgpu.Node, m *gang.Member, a *vgpu.Assignment
 	for i := range n.Devices() {
 		free[i] = n.FreeFor(i, &m.Request)
 	}
-	if err := s.cluster.Add(*a); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, s.cluster.Add(*a))
 	for c := range a.Containers {
 		want, refusal := m.Request.On(c, &n.Devices()[n.Index(a.Containers[c].Devices[0])])
 		if refusal != nil || want != a.Containers[c].Share || want.Devices != len(a.Containers[c].Devices) {
@@ -279,8 +274,6 @@ func where(places []vgpu.Assignment) []string {
 func mustPlace(t rapid.TB, s *gang.Cluster, g *gang.Group, cfg gang.Config) gang.Plan {
 	t.Helper()
 	plan, err := gang.Place(s, g, cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	return plan
 }

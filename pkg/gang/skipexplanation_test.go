@@ -9,6 +9,7 @@ import (
 	"github.com/tandem-gpu/tandem/internal/testkit"
 	"github.com/tandem-gpu/tandem/pkg/gang"
 	"github.com/tandem-gpu/tandem/pkg/vgpu"
+	"github.com/tandem-gpu/tandem/test/must"
 )
 
 // TestSkipExplanationLaw: SkipExplanation changes no place. It changes a refusal only by leaving the explanation out.
@@ -24,13 +25,9 @@ func TestSkipExplanationLaw(t *testing.T) {
 		}
 		g.MinCount = rapid.IntRange(1, len(g.Members)).Draw(t, "min count")
 		full, err := gang.Place(&gang.Cluster{Nodes: c.Nodes()}, &g, gang.Config{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		short, err := gang.Place(&gang.Cluster{Nodes: c.Nodes()}, &g, gang.Config{SkipExplanation: true})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		if full.Refused != nil {
 			full.Refused = &gang.Refusal{Reason: gang.NoRoom, Want: full.Refused.Want, Of: full.Refused.Of, Cut: full.Refused.Cut}
 			short.Stats, full.Stats = gang.Stats{}, gang.Stats{}

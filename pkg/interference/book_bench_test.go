@@ -6,26 +6,21 @@ import (
 
 	"github.com/tandem-gpu/tandem/pkg/interference"
 	"github.com/tandem-gpu/tandem/pkg/vgpu"
+	"github.com/tandem-gpu/tandem/test/must"
 )
 
 // full returns a book in which as many workloads have seen as many neighbourhoods as it keeps.
 func full(tb testing.TB, workloads int) *interference.Book {
 	tb.Helper()
 	m, err := interference.ByName("default")
-	if err != nil {
-		tb.Fatal(err)
-	}
+	must.OK(tb, err)
 	book := interference.NewBook(m, workloads)
 	for w := range workloads {
-		if err := book.Declare(interference.Workload(w+1), 1, interference.Profile{SM: .8, Bandwidth: .4}); err != nil {
-			tb.Fatal(err)
-		}
+		must.OK(tb, book.Declare(interference.Workload(w+1), 1, interference.Profile{SM: .8, Bandwidth: .4}))
 	}
 	for round := range 36 {
 		for w := range workloads {
-			if err := book.Observe(pairOf(w, (w+1+round*7)%workloads)); err != nil {
-				tb.Fatal(err)
-			}
+			must.OK(tb, book.Observe(pairOf(w, (w+1+round*7)%workloads)))
 		}
 	}
 	return book
@@ -48,9 +43,7 @@ func BenchmarkObserve(b *testing.B) {
 	i := 0
 	for b.Loop() {
 		i++
-		if err := book.Observe(pairOf(i%workloads, (i*31+7)%workloads)); err != nil {
-			b.Fatal(err)
-		}
+		must.OK(b, book.Observe(pairOf(i%workloads, (i*31+7)%workloads)))
 	}
 }
 
@@ -61,9 +54,7 @@ func BenchmarkEvict(b *testing.B) {
 	i := 10_000
 	for b.Loop() {
 		i += 2
-		if err := book.Observe(pairOf(i, i+1)); err != nil {
-			b.Fatal(err)
-		}
+		must.OK(b, book.Observe(pairOf(i, i+1)))
 	}
 }
 

@@ -10,6 +10,7 @@ import (
 
 	"github.com/tandem-gpu/tandem/pkg/interference"
 	"github.com/tandem-gpu/tandem/pkg/vgpu"
+	"github.com/tandem-gpu/tandem/test/must"
 )
 
 // drawObservation draws any legal co-run of few workloads.
@@ -34,9 +35,7 @@ func drawObservation(t *rapid.T) interference.Observation {
 // do speeds.
 func TestBookLaws(t *testing.T) {
 	m, err := interference.ByName("default")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	rapid.Check(t, func(t *rapid.T) {
 		most := rapid.IntRange(1, 20).Draw(t, "most")
 		b := interference.NewBook(m, most)
@@ -50,9 +49,7 @@ func TestBookLaws(t *testing.T) {
 				}
 			case 1:
 				part := rapid.Float64Range(0, 1)
-				if err := b.Declare(w, 1, interference.Profile{SM: part.Draw(t, "sm"), Bandwidth: part.Draw(t, "bandwidth")}); err != nil {
-					t.Fatal(err)
-				}
+				must.OK(t, b.Declare(w, 1, interference.Profile{SM: part.Draw(t, "sm"), Bandwidth: part.Draw(t, "bandwidth")}))
 			case 2:
 				b.Settle(rapid.IntRange(0, 3).Draw(t, "rounds"))
 			case 3:
@@ -60,9 +57,7 @@ func TestBookLaws(t *testing.T) {
 			case 4:
 				b.Rebase(interference.Runner{Workload: w, Cap: 500}, 1, rapid.Float64().Draw(t, "factor"))
 			default:
-				if err := b.Observe(drawObservation(t)); err != nil {
-					t.Fatal(err)
-				}
+				must.OK(t, b.Observe(drawObservation(t)))
 			}
 			checkBook(t, b, max(most, interference.MaxBeside+1))
 		}
@@ -103,9 +98,7 @@ func checkBook(t *rapid.T, b *interference.Book, most int) {
 // The numbers that workloads have do not matter, and the order of the observations matters little once they are settled.
 func TestOrderAndNumbersHardlyMatter(t *testing.T) {
 	m, err := interference.ByName("default")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	rapid.Check(t, func(t *rapid.T) {
 		const workloads = 6
 		part := rapid.Float64Range(.2, 1)
@@ -125,18 +118,14 @@ func TestOrderAndNumbersHardlyMatter(t *testing.T) {
 		learn := func(order [][2]int, number func(i int) interference.Workload) (speeds []float64) {
 			b := interference.NewBook(m, 100)
 			for i := range profiles {
-				if err := b.Declare(number(i), 1, profiles[i]); err != nil {
-					t.Fatal(err)
-				}
+				must.OK(t, b.Declare(number(i), 1, profiles[i]))
 			}
 			for _, p := range order {
 				o := interference.Observation{
 					GPU: 1, Of: interference.Runner{Workload: number(p[0]), Cap: 1000},
 					Beside: []interference.Runner{{Workload: number(p[1]), Cap: 1000}}, Speed: 1 / (1 + suffers[p[0]]*harms[p[1]]),
 				}
-				if err := b.Observe(o); err != nil {
-					t.Fatal(err)
-				}
+				must.OK(t, b.Observe(o))
 			}
 			b.Settle(30)
 			for _, p := range all {

@@ -9,14 +9,13 @@ import (
 
 	"github.com/tandem-gpu/tandem/pkg/interference"
 	"github.com/tandem-gpu/tandem/pkg/vgpu"
+	"github.com/tandem-gpu/tandem/test/must"
 )
 
 func newBook(tb testing.TB, most int) *interference.Book {
 	tb.Helper()
 	m, err := interference.ByName("default")
-	if err != nil {
-		tb.Fatal(err)
-	}
+	must.OK(tb, err)
 	return interference.NewBook(m, most)
 }
 
@@ -32,9 +31,7 @@ func beside(speed float64, of interference.Workload, others ...interference.Work
 func observe(tb testing.TB, b *interference.Book, o interference.Observation, times int) {
 	tb.Helper()
 	for range times {
-		if err := b.Observe(o); err != nil {
-			tb.Fatal(err)
-		}
+		must.OK(tb, b.Observe(o))
 	}
 }
 
@@ -83,9 +80,7 @@ func TestLooseObservations(t *testing.T) {
 		w  interference.Workload
 		sm float64
 	}{{1, .9}, {2, .9}, {3, .1}, {4, .5}} {
-		if err := b.Declare(p.w, 1, interference.Profile{SM: p.sm, Bandwidth: p.sm}); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, b.Declare(p.w, 1, interference.Profile{SM: p.sm, Bandwidth: p.sm}))
 	}
 	const wrong = 1.6
 	truth := map[interference.Workload]float64{2: speed(b, 1, 2), 3: speed(b, 1, 3), 4: speed(b, 1, 4)}
@@ -131,9 +126,7 @@ func TestRestoredTraitsAreThePrior(t *testing.T) {
 	fresh, sure, unsure := newBook(t, 100), newBook(t, 100), newBook(t, 100)
 	traits := interference.Traits{Sensitivity: .6, Pressure: .4, CoRuns: 30, SureSensitivity: .95, SurePressure: .9, SureOffset: .5}
 	for _, b := range []*interference.Book{sure, unsure} {
-		if err := b.Restore(1, 1, traits); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, b.Restore(1, 1, traits))
 		traits.SureSensitivity, traits.SurePressure = 0, 0
 	}
 	for _, b := range []*interference.Book{fresh, sure, unsure} {

@@ -10,6 +10,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/tandem-gpu/tandem/pkg/vgpu"
+	"github.com/tandem-gpu/tandem/test/must"
 )
 
 // dense is a network of 10⁶ parameters within the range of plain.
@@ -120,9 +121,7 @@ func TestPredict(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			p := plain()
 			got, err := p.Predict(tc.f)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, err)
 			// Of .2 per factor of ten, at most .5; the memory of .35 of itself.
 			smError := min(math.Hypot(.03, .2*tc.outside), .5)
 			want := Estimate{
@@ -148,9 +147,7 @@ func TestPredictDense(t *testing.T) {
 	for i := range 1000 {
 		f := Features{Parameters: float64(10_000 + 7919*i), Activations: 500, Batch: float64(10 + i%900), Depth: 3}
 		want, err := p.Predict(f)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		f.GigaFLOPs = 6 * f.Parameters * f.Batch / 1e9
 		got, err := p.Predict(f)
 		if diff := cmp.Diff(want, got, cmpopts.EquateApprox(1e-9, 0)); err != nil || diff != "" {
@@ -199,9 +196,7 @@ func TestPropertyPredict(t *testing.T) {
 			f.GigaFLOPs = max(leastOperations*amount("operations", mostOperations/leastOperations/2), leastOperations)
 		}
 		got, err := p.Predict(f)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		if err := got.Profile.Validate(); err != nil {
 			t.Fatalf("%+v: %v", f, err)
 		}

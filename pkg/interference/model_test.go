@@ -12,14 +12,13 @@ import (
 
 	"github.com/tandem-gpu/tandem/pkg/interference"
 	"github.com/tandem-gpu/tandem/pkg/vgpu"
+	"github.com/tandem-gpu/tandem/test/must"
 )
 
 func named(t testing.TB, name string) interference.Model {
 	t.Helper()
 	m, err := interference.ByName(name)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	return m
 }
 
@@ -222,9 +221,7 @@ func TestFitNeverBelowZero(t *testing.T) {
 		samples = append(samples, interference.Sample{On: on, Of: 0, Speed: math.Exp(.1 - .5*a)})
 	}
 	m, err := interference.Fit("default", samples)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	if m.Coefficients[0] != 0 || m.Coefficients[1] < .3 || m.Coefficients[1] > .5 {
 		t.Errorf("rising: got %v", m.Coefficients)
 	}
@@ -259,9 +256,7 @@ func drawTenant(t *rapid.T) interference.Tenant {
 func TestModelLaws(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		m, err := interference.ByName(rapid.SampledFrom(interference.Models()).Draw(t, "model"))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		on := rapid.SliceOfN(rapid.Custom(drawTenant), 0, 6).Draw(t, "tenants")
 		got := m.Predict(on, nil)
 		if len(got) != len(on) || len(on) == 1 && got[0].Speed != 1 {
@@ -332,9 +327,7 @@ func TestFit(t *testing.T) {
 			samples[4].Speed = .2
 		}
 		got, err := interference.Fit(name, samples)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		if diff := cmp.Diff(c, got.Coefficients, cmpopts.EquateApprox(0, 1e-4)); diff != "" {
 			t.Errorf("%s: %s", name, diff)
 		}

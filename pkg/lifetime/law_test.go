@@ -8,31 +8,25 @@ import (
 	"testing"
 
 	"pgregory.net/rapid"
+
+	"github.com/tandem-gpu/tandem/test/must"
 )
 
 func learner(t testing.TB, c Config) *Learner {
 	l, err := NewLearner(c)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	return l
 }
 
-type failer interface{ Fatal(args ...any) }
-
-func observe(t failer, l *Learner, all ...Observation) {
+func observe(t must.T, l *Learner, all ...Observation) {
 	for _, o := range all {
-		if err := l.Observe(o); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, l.Observe(o))
 	}
 }
 
-func predict(t failer, l *Learner, p Pod, age float64) Curve {
+func predict(t must.T, l *Learner, p Pod, age float64) Curve {
 	c, err := l.Predict(p, age)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	return c
 }
 

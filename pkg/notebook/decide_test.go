@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/tandem-gpu/tandem/test/must"
 )
 
 // nine is the time at which the tables begin.
@@ -143,9 +145,7 @@ func play(t *testing.T, looks []look) {
 	for i, l := range looks {
 		now = now.Add(l.after)
 		p, next, err := Decide(m, l.o, now, hour)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		if got := say(&p); got != l.want {
 			t.Errorf("look %d: %q, want %q", i, got, l.want)
 		}
@@ -228,9 +228,7 @@ func TestNote(t *testing.T) {
 		now = now.Add(after)
 		o.Note = note
 		p, known, err := Decide(m, o, now, hour)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		if m, note = known, p.Note; note != want {
 			t.Fatalf("at %v: %v, want %v", now, note, want)
 		}

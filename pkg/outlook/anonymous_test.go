@@ -14,6 +14,7 @@ import (
 	"github.com/tandem-gpu/tandem/pkg/sim"
 	"github.com/tandem-gpu/tandem/pkg/snapshot"
 	"github.com/tandem-gpu/tandem/pkg/why"
+	"github.com/tandem-gpu/tandem/test/must"
 )
 
 // quoted matches the strings of a JSON text.
@@ -22,9 +23,7 @@ var quoted = regexp.MustCompile(`"[^"]*"`)
 // shape returns the JSON of an answer in which each string is the number of its first use: equal for answers that differ in names only.
 func shape(t *rapid.T, answer any) string {
 	raw, err := json.MarshalIndent(answer, "", " ")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	numbers := map[string]string{}
 	return quoted.ReplaceAllStringFunc(string(raw), func(s string) string {
 		if numbers[s] == "" {
@@ -44,22 +43,14 @@ func TestAnonymousGivesTheSameAnswersProperty(t *testing.T) {
 		}
 		s.Preemption = sim.PreemptionConfig{Policy: sim.PreemptTandem, Grace: time.Second}
 		h, err := sim.Run(s)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		snap, err := h.SnapshotAt(time.Duration(rapid.IntRange(0, 4).Draw(t, "at")) * time.Second)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		anonymous := snap.Anonymous()
 		plain, err := outlook.Play(snap, rules(&s), 10*time.Second)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		other, err := outlook.Play(anonymous, rules(&s), 10*time.Second)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		delete(other.Gaps, outlook.Names)
 		if diff := cmp.Diff(shape(t, plain), shape(t, other)); diff != "" {
 			t.Fatalf("the outlook (-names +anonymous):\n%s", diff)
@@ -81,13 +72,9 @@ func TestAnonymousGivesTheSameAnswersProperty(t *testing.T) {
 func compareReasons(t *rapid.T, snap, anonymous *snapshot.Snapshot) {
 	for i := range snap.Pending {
 		plain, err := why.Pod(snap, snap.Pending[i].UID)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		other, err := why.Pod(anonymous, anonymous.Pending[i].UID)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		if diff := cmp.Diff(shape(t, plain), shape(t, other)); diff != "" {
 			t.Fatalf("why (-names +anonymous):\n%s", diff)
 		}

@@ -15,6 +15,7 @@ import (
 	"github.com/tandem-gpu/tandem/pkg/sim"
 	"github.com/tandem-gpu/tandem/pkg/snapshot"
 	"github.com/tandem-gpu/tandem/pkg/vgpu"
+	"github.com/tandem-gpu/tandem/test/must"
 )
 
 // drawRun draws a small cluster and a workload in whole seconds. The UIDs have the order of the jobs.
@@ -49,9 +50,7 @@ func renamed(t *rapid.T, n *vgpu.Node) *vgpu.Node {
 		node.Devices[i].ID = vgpu.DeviceID(fmt.Sprintf("GPU-%s-%d", n.Name(), i))
 	}
 	c, err := (&snapshot.Snapshot{Nodes: []snapshot.Node{node}}).Cluster()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	return c.Nodes()[0]
 }
 
@@ -82,23 +81,17 @@ func TestPlaysOnProperty(t *testing.T) {
 	law := func(t *rapid.T) {
 		s := drawRun(t)
 		h, err := sim.Run(s)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		at := time.Duration(rapid.IntRange(0, 4).Draw(t, "at")) * time.Second
 		snap, err := h.SnapshotAt(at)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		until := disturbed(&s, h, at)
 		if until == at {
 			return
 		}
 		length := until - at - time.Second/2 // what happens at the disturbance itself does not count
 		o, err := outlook.Play(snap, rules(&s), length)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		want, got := map[vgpu.UID]string{}, map[vgpu.UID]string{}
 		for i := range snap.Pending {
 			job := jobOf(&s, snap.Pending[i].UID)
@@ -158,14 +151,10 @@ func jobOf(s *sim.Setup, uid vgpu.UID) int {
 // checkDevices compares the devices of all pods at a time of the run.
 func checkDevices(t *rapid.T, h *sim.History, after *snapshot.Snapshot, at time.Duration) {
 	want, err := h.SnapshotAt(at)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	text := func(s *snapshot.Snapshot) string {
 		c, err := s.Cluster()
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		m := vgpu.MapOf(c.Nodes())
 		for i := range m.Nodes { // what the hosts of running pods are asked for is not in a snapshot
 			m.Nodes[i].FreeMilliCPU, m.Nodes[i].FreeMemory = 0, 0
@@ -190,9 +179,7 @@ func TestBeginsAsTheSnapshotProperty(t *testing.T) {
 			s.Nodes[0].Problem = "cordoned"
 		}
 		o, err := outlook.Play(s, outlook.Rules{Mix: &fragmentation.Mix{}}, time.Second)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		if diff := cmp.Diff(ledgers(t, s), ledgers(t, o.After)); diff != "" {
 			t.Fatalf("(-snapshot +after a second without events):\n%s", diff)
 		}
@@ -213,9 +200,7 @@ func TestBeginsAsTheSnapshotProperty(t *testing.T) {
 // ledgers writes what each device and host has and who has it.
 func ledgers(t *rapid.T, s *snapshot.Snapshot) []string {
 	c, err := s.Cluster()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	var all []string
 	for _, n := range c.Nodes() {
 		all = append(all, fmt.Sprintf("%s %v", n.Name(), n.Room()))

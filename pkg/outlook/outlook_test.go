@@ -15,6 +15,7 @@ import (
 	"github.com/tandem-gpu/tandem/pkg/sim"
 	"github.com/tandem-gpu/tandem/pkg/snapshot"
 	"github.com/tandem-gpu/tandem/pkg/vgpu"
+	"github.com/tandem-gpu/tandem/test/must"
 )
 
 var noon = time.Date(2026, 3, 4, 12, 0, 0, 0, time.UTC)
@@ -23,18 +24,14 @@ var noon = time.Date(2026, 3, 4, 12, 0, 0, 0, time.UTC)
 func drawn(t *testing.T, drawing string, change func(s *snapshot.Snapshot)) *snapshot.Snapshot {
 	t.Helper()
 	c, err := testkit.Parse(drawing)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	s := &snapshot.Snapshot{Source: snapshot.FromScheduler, At: noon}
 	for _, n := range c.Nodes() {
 		s.Nodes = append(s.Nodes, snapshot.NodeOf(n))
 	}
 	change(s)
 	s.Sort()
-	if err := s.Check(); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, s.Check())
 	return s
 }
 
@@ -58,9 +55,7 @@ func gangOf(name string, least int) snapshot.Gang {
 func played(t *testing.T, s *snapshot.Snapshot, r outlook.Rules) (string, *outlook.Outlook) {
 	t.Helper()
 	o, err := outlook.Play(s, r, time.Hour)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	all := make([]string, 0, len(o.Pods))
 	for _, p := range o.Pods {
 		all = append(all, strings.TrimSpace(fmt.Sprintf("%s %s", p.Path(), strings.TrimSpace(fmt.Sprintf("%s %d", p.Node, p.AfterSeconds)))))
@@ -235,9 +230,7 @@ func TestMembers(t *testing.T) {
 func TestSeed(t *testing.T) {
 	s := drawn(t, "n1: g0 A100\nn2: g0 A100", func(s *snapshot.Snapshot) { s.Pending = []snapshot.Pending{waiting("a/p", 1, 1, "")} })
 	random, err := placement.ByName("random")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	seen := map[string]bool{}
 	for seed := range int64(20) {
 		got, _ := played(t, s, outlook.Rules{Policy: random, Seed: seed})
@@ -293,9 +286,7 @@ func TestFigures(t *testing.T) {
 		s.Pending = []snapshot.Pending{waiting("a/whole", 10, 1, "")}
 	})
 	a, err := outlook.Compare(s, outlook.Rules{}, &outlook.Change{Pods: []snapshot.Pending{waiting("a/beside", 4, 0, "")}}, time.Minute)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	// Mean slowdown: 1.3, 1.3, and 1.0 of the pod that is alone.
 	want := outlook.Figures{
 		GPUs: 5, GPUsInUse: 2, Slots: 50, FreeSlots: 39, MemoryBytes: 200 << 30, FreeMemoryBytes: 156 << 30,
@@ -323,9 +314,7 @@ func TestCompare(t *testing.T) {
 		node         string
 	}{{10, false, true, "n1"}, {6, false, true, "n1"}, {5, false, true, ""}} {
 		a, err := outlook.Compare(s, outlook.Rules{}, &outlook.Change{Pods: []snapshot.Pending{first}}, test.minutes*time.Minute)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		if len(a.Differ) != 1 || a.Differ[0].Sooner() != test.sooner || a.Differ[0].Later() != test.late || a.Differ[0].Changed.Node != test.node || len(a.Changed.Pods) != 2 {
 			t.Errorf("within %v: %+v", test.minutes*time.Minute, a.Differ)
 		}
@@ -365,17 +354,13 @@ func TestCompareSaysHowFarItIs(t *testing.T) {
 func TestCompareRules(t *testing.T) {
 	s := drawn(t, "n1: g0 A100 [a/x:3]\nn2: g0 A100", func(s *snapshot.Snapshot) { s.Pending = []snapshot.Pending{waiting("a/p", 3, 1, "")} })
 	spread, err := placement.ByName("spread")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	a, err := outlook.Compare(s, outlook.Rules{}, &outlook.Change{Rules: &outlook.Rules{Policy: spread}}, time.Minute)
 	if err != nil || len(a.Differ) != 1 || a.Differ[0].AsIs.Node != "n1" || a.Differ[0].Changed.Node != "n2" || a.Differ[0].Sooner() || a.Differ[0].Later() {
 		t.Errorf("%+v, %v", a, err)
 	}
 	a, err = outlook.Compare(s, outlook.Rules{}, &outlook.Change{Pods: []snapshot.Pending{waiting("a/huge", 30, 1, "")}}, time.Minute)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	if diff := cmp.Diff(a.AsIs.Figures, a.Changed.Figures); diff != "" {
 		t.Errorf("figures (-as things stand +with a pod that waits):\n%s", diff)
 	}

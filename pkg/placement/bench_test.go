@@ -6,6 +6,7 @@ import (
 
 	"github.com/tandem-gpu/tandem/pkg/placement"
 	"github.com/tandem-gpu/tandem/pkg/vgpu"
+	"github.com/tandem-gpu/tandem/test/must"
 )
 
 // busyNode has eight devices with NVLinks among all, shares on most of them, and as many holds as asked for.
@@ -24,24 +25,18 @@ func busyNode(tb testing.TB, holds int) *vgpu.Node {
 		devices = append(devices, d)
 	}
 	n, err := vgpu.NewNode("n1", devices)
-	if err != nil {
-		tb.Fatal(err)
-	}
+	must.OK(tb, err)
 	for i, k := range []vgpu.Slots{4, 6, 9, 3} {
 		share, _ := (&vgpu.ContainerRequest{Slots: k}).On(&devices[i], 0, 0)
-		if err := n.Add(vgpu.Assignment{UID: vgpu.UID(fmt.Sprint("pod-", i)), Node: "n1", Containers: []vgpu.ContainerAssignment{
+		must.OK(tb, n.Add(vgpu.Assignment{UID: vgpu.UID(fmt.Sprint("pod-", i)), Node: "n1", Containers: []vgpu.ContainerAssignment{
 			{Name: "main", Devices: []vgpu.DeviceID{devices[i].ID}, Share: share},
-		}}); err != nil {
-			tb.Fatal(err)
-		}
+		}}))
 	}
 	for i := range holds {
 		share, _ := (&vgpu.ContainerRequest{Slots: 1}).On(&devices[i%8], 0, 0)
-		if err := n.Hold(vgpu.Hold{Assignment: vgpu.Assignment{UID: vgpu.UID(fmt.Sprint("held-", i)), Node: "n1", Containers: []vgpu.ContainerAssignment{
+		must.OK(tb, n.Hold(vgpu.Hold{Assignment: vgpu.Assignment{UID: vgpu.UID(fmt.Sprint("held-", i)), Node: "n1", Containers: []vgpu.ContainerAssignment{
 			{Name: "main", Devices: []vgpu.DeviceID{devices[i%8].ID}, Share: share},
-		}}}); err != nil {
-			tb.Fatal(err)
-		}
+		}}}))
 	}
 	return n
 }
@@ -73,9 +68,7 @@ func BenchmarkFitScore(b *testing.B) {
 		b.Run(bc.name, func(b *testing.B) {
 			n, r := busyNode(b, bc.holds), requestOf(bc.slots...)
 			p, err := placement.ByName("packed")
-			if err != nil {
-				b.Fatal(err)
-			}
+			must.OK(b, err)
 			b.ReportAllocs()
 			for b.Loop() {
 				if placement.Fit(n, r) == nil {

@@ -12,6 +12,7 @@ import (
 	"github.com/tandem-gpu/tandem/pkg/fragmentation"
 	"github.com/tandem-gpu/tandem/pkg/interference"
 	"github.com/tandem-gpu/tandem/pkg/vgpu"
+	"github.com/tandem-gpu/tandem/test/must"
 )
 
 // failing is a test or one check of a property.
@@ -32,9 +33,7 @@ func unlikeNodes(tb failing, random *rand.Rand, count int) []*vgpu.Node {
 			})
 		}
 		n, err := vgpu.NewNode(fmt.Sprintf("n%05d", i), devices)
-		if err != nil {
-			tb.Fatal(err)
-		}
+		must.OK(tb, err)
 		n.SetRoom(vgpu.Room{MilliCPU: 1000 * random.Int64N(100), Memory: vgpu.Bytes(random.Int64N(400)) * vgpu.GiB})
 		for g := range devices {
 			if slots := vgpu.Slots(random.Int64N(16) - 5); slots > 0 {
@@ -53,9 +52,7 @@ func addShare(tb failing, n *vgpu.Node, on vgpu.DeviceID, slots vgpu.Slots) {
 	share := vgpu.Share{Devices: 1, Slots: slots, Memory: memory, ComputeLimit: 100 * vgpu.MilliGPU(slots), MemoryLimit: memory}
 	uid := vgpu.UID(fmt.Sprint(n.Name(), on))
 	a := vgpu.Assignment{UID: uid, Pod: string(uid), Node: n.Name(), Containers: []vgpu.ContainerAssignment{{Name: "c", Devices: []vgpu.DeviceID{on}, Share: share}}}
-	if err := n.Add(a); err != nil {
-		tb.Fatal(err)
-	}
+	must.OK(tb, n.Add(a))
 }
 
 // unlikeKinds are usual requests of many sizes.
@@ -77,9 +74,7 @@ func unlikeKinds(random *rand.Rand, count int) []fragmentation.Kind {
 func mixOf(tb failing, kinds []fragmentation.Kind) *fragmentation.Mix {
 	tb.Helper()
 	m, err := fragmentation.NewMix(kinds)
-	if err != nil {
-		tb.Fatal(err)
-	}
+	must.OK(tb, err)
 	return m
 }
 
@@ -176,9 +171,7 @@ func TestCompareManyStatesProperty(t *testing.T) {
 // renamed returns a node in the same state under another name.
 func renamed(t failing, n *vgpu.Node, name string) *vgpu.Node {
 	twin, err := vgpu.NewNode(name, n.Devices())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	for i := range n.Devices() {
 		if u := n.Used(i); u.Slots > 0 {
 			addShare(t, twin, n.Devices()[i].ID, u.Slots)
@@ -231,9 +224,7 @@ func TestCompareScoresNodesWithoutSketch(t *testing.T) {
 		devices := slices.Clone(nodes[i].Devices())
 		devices[7].Slots = 4
 		mixed, err := vgpu.NewNode(fmt.Sprint("mixed-", i), devices)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		mixed.SetRoom(vgpu.Room{MilliCPU: int64(100_000 + i), Memory: 1 << 40})
 		nodes = append(nodes, mixed)
 	}
@@ -364,16 +355,12 @@ func TestStatesKnowWorkloads(t *testing.T) {
 	nodes := make([]*vgpu.Node, 2)
 	for i := range nodes {
 		n, err := vgpu.NewNode(fmt.Sprint("n", i), unlikeNodes(t, random, 1)[0].Devices())
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		addShare(t, n, "g0", 3)
 		a := n.Assignments()[0]
 		n.Remove(a.UID)
 		a.Workload = uint32(i + 1)
-		if err := n.Add(a); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, n.Add(a))
 		nodes[i] = n
 	}
 	knowing := func(workloads ...interference.Workload) Policy {

@@ -13,6 +13,7 @@ import (
 	"github.com/tandem-gpu/tandem/internal/testkit"
 	"github.com/tandem-gpu/tandem/pkg/placement"
 	"github.com/tandem-gpu/tandem/pkg/vgpu"
+	"github.com/tandem-gpu/tandem/test/must"
 )
 
 // preferences is the table that every policy but random is run against: a drawn cluster, a request, and the devices that
@@ -255,16 +256,12 @@ func hosted(r *vgpu.Request, milliCPU int64, memory vgpu.Bytes) *vgpu.Request {
 func policyBy(t *testing.T, name, mix string, seed int64) placement.Policy {
 	t.Helper()
 	p, err := placement.ByName(name)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	if mix == "" {
 		return p.With(nil, seed)
 	}
 	m, err := testkit.ParseMix(mix)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	return p.With(m, seed)
 }
 
@@ -287,9 +284,7 @@ func TestConformance(t *testing.T) {
 func TestConformanceProperty(t *testing.T) {
 	for _, name := range placement.Policies() {
 		p, err := placement.ByName(name)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		t.Run(name, func(t *testing.T) {
 			rapid.Check(t, func(t *rapid.T) { obeysLaws(t, p.With(testkit.RandomMix(t), drawSeed(t))) })
 		})
@@ -298,13 +293,9 @@ func TestConformanceProperty(t *testing.T) {
 
 func prefers(t *testing.T, p placement.Policy, drawing string, r *vgpu.Request, want []vgpu.DeviceID) {
 	c, err := testkit.Parse(drawing)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	plan, err := placement.Choose(c, r, placement.Config{Policy: p})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	if plan.Place == nil {
 		t.Fatalf("refused: %v", plan.Refused)
 	}
@@ -327,14 +318,10 @@ func obeysLaws(t *rapid.T, p placement.Policy) {
 	r, cfg := testkit.RandomRequest(t, "new", 2), placement.Config{Policy: p}
 	r.Host = testkit.RandomRoom(t)
 	plan, err := placement.Choose(c, r, cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	for _, same := range []*vgpu.Cluster{c, testkit.Shuffled(t, c)} {
 		again, err := placement.Choose(same, r, cfg)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		if diff := gocmp.Diff(plan, again); diff != "" {
 			t.Fatalf("another answer for the same cluster (-first +again):\n%s", diff)
 		}
@@ -355,9 +342,7 @@ func obeysLaws(t *rapid.T, p placement.Policy) {
 			t.Fatalf("%snode %s scores %d, the chosen %s %d", testkit.Draw(c), n.Name(), s, chosen.Name(), top)
 		}
 	}
-	if err := c.Add(*plan.Place); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, c.Add(*plan.Place))
 	withinCapacity(t, c)
 }
 
@@ -377,9 +362,7 @@ func TestPoliciesAreDocumented(t *testing.T) {
 		"../../docs/guides/simulator.md": "`", "../../docs/glossary.md": "`", "../api/config/v1/types.go": `"`,
 	} {
 		page, err := os.ReadFile(path)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		for _, name := range placement.Policies() {
 			if !strings.Contains(string(page), quote+name+quote) {
 				t.Errorf("%s does not name the policy %s", path, name)

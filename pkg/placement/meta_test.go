@@ -9,6 +9,7 @@ import (
 	"github.com/tandem-gpu/tandem/internal/testkit"
 	"github.com/tandem-gpu/tandem/pkg/placement"
 	"github.com/tandem-gpu/tandem/pkg/vgpu"
+	"github.com/tandem-gpu/tandem/test/must"
 )
 
 // TestRenameProperty: nodes under other names in the same order get the same devices chosen, by every policy but random,
@@ -38,9 +39,7 @@ func TestUselessNodeProperty(t *testing.T) {
 		}
 		name := rapid.SampledFrom([]string{"a", "n00", "z"}).Draw(t, "name")
 		useless, err := vgpu.NewNode(name, testkit.Model{Name: "useless", Slots: 10, Memory: 40 * vgpu.GiB}.Devices(name, 4))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		useless.SetRoom(testkit.RandomRoom(t))
 		nodes := []*vgpu.Node{useless}
 		for _, n := range c.Nodes() {
@@ -55,22 +54,16 @@ func TestMixOrderProperty(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		c, r, _ := drawChoice(t)
 		p, err := placement.ByName(rapid.SampledFrom([]string{"fgd", "tandem"}).Draw(t, "policy"))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		mix := testkit.RandomMix(t)
 		twice := mix.Kinds()
 		if len(twice) > 0 {
 			twice = append(rapid.Permutation(twice).Draw(t, "order"), twice...)
 		}
 		want, err := placement.Choose(c, r, placement.Config{Policy: p.With(mix, 0)})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		got, err := placement.Choose(c, r, placement.Config{Policy: p.With(mixFrom(t, twice), 1)})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		if diff := cmp.Diff(want, got); diff != "" {
 			t.Fatalf("another plan (-before +after):\n%s", diff)
 		}
@@ -89,20 +82,14 @@ func drawChoice(t *rapid.T) (*vgpu.Cluster, *vgpu.Request, placement.Policy) {
 // copyOf returns the node under another name, with the same devices and pods.
 func copyOf(t *rapid.T, n *vgpu.Node, name string) *vgpu.Node {
 	other, err := vgpu.NewNode(name, n.Devices())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	for _, a := range n.Assignments() {
 		a.Node = name
-		if err := other.Add(a); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, other.Add(a))
 	}
 	for _, h := range n.Holds() {
 		h.Node = name
-		if err := other.Hold(h); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, other.Hold(h))
 	}
 	other.SetRoom(n.Room())
 	return other
@@ -111,17 +98,11 @@ func copyOf(t *rapid.T, n *vgpu.Node, name string) *vgpu.Node {
 // sameChoice compares the devices that are chosen of a cluster and of other nodes.
 func sameChoice(t *rapid.T, c *vgpu.Cluster, nodes []*vgpu.Node, r *vgpu.Request, p placement.Policy) {
 	other, err := vgpu.NewCluster(nodes...)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	want, err := placement.Choose(c, r, placement.Config{Policy: p})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	got, err := placement.Choose(other, r, placement.Config{Policy: p})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	if diff := cmp.Diff(where(want.Place), where(got.Place)); diff != "" {
 		t.Fatalf("%s%s: another choice (-before +after):\n%s", testkit.Draw(c), p.Name, diff)
 	}

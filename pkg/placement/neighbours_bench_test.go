@@ -6,15 +6,14 @@ import (
 
 	"github.com/tandem-gpu/tandem/pkg/interference"
 	"github.com/tandem-gpu/tandem/pkg/vgpu"
+	"github.com/tandem-gpu/tandem/test/must"
 )
 
 // BenchmarkPrediction is what a candidate device with four tenants costs: who is there, what they are, how fast they will
 // be beside the pod, and whether a promise breaks. It allocates nothing.
 func BenchmarkPrediction(b *testing.B) {
 	n, err := vgpu.NewNode("n1", []vgpu.Device{{ID: "GPU-0", Model: "A100", Slots: 10, Memory: 40 << 30, Healthy: true}})
-	if err != nil {
-		b.Fatal(err)
-	}
+	must.OK(b, err)
 	var known [6]interference.Profile
 	for w := range known {
 		known[w] = interference.Profile{SM: .3 + .1*float64(w), Bandwidth: .2, Class: interference.ClassTraining}
@@ -32,9 +31,7 @@ func BenchmarkPrediction(b *testing.B) {
 			UID: vgpu.UID(name), Pod: name, Node: "n1", Tenancy: vgpu.Tenancy{Workload: uint32(k + 1), MaxSlowdown: 2000},
 			Containers: []vgpu.ContainerAssignment{{Name: "main", Devices: []vgpu.DeviceID{"GPU-0"}, Share: share}},
 		}
-		if err := n.Add(a); err != nil {
-			b.Fatal(err)
-		}
+		must.OK(b, n.Add(a))
 	}
 	r := &vgpu.Request{UID: "new", Pod: "new", Tenancy: vgpu.Tenancy{Workload: 5, MaxSlowdown: 2000}}
 	b.ReportAllocs()
@@ -47,8 +44,6 @@ func BenchmarkPrediction(b *testing.B) {
 
 func defaultModel(t testing.TB) interference.Model {
 	m, err := interference.ByName("default")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	return m
 }

@@ -10,15 +10,14 @@ import (
 	"github.com/tandem-gpu/tandem/pkg/interference"
 	"github.com/tandem-gpu/tandem/pkg/placement"
 	"github.com/tandem-gpu/tandem/pkg/vgpu"
+	"github.com/tandem-gpu/tandem/test/must"
 )
 
 // model returns an interference model with coefficients that are easy to work out.
 func model(t testing.TB, name string, coefficients ...float64) interference.Model {
 	t.Helper()
 	m, err := interference.ByName(name)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	m.Coefficients = coefficients
 	return m
 }
@@ -55,9 +54,7 @@ func shared(t *testing.T, devices int, pods ...string) *vgpu.Node {
 		list = append(list, vgpu.Device{ID: vgpu.DeviceID(fmt.Sprint("d", i)), Index: i, Model: "M", Slots: 10, Memory: 40 << 30, Healthy: true})
 	}
 	n, err := vgpu.NewNode("n1", list)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	for _, line := range pods {
 		var name string
 		var device int
@@ -70,9 +67,7 @@ func shared(t *testing.T, devices int, pods ...string) *vgpu.Node {
 		a := vgpu.Assignment{UID: vgpu.UID(name), Pod: name, Node: "n1", Tenancy: of, Containers: []vgpu.ContainerAssignment{{
 			Name: "main", Devices: []vgpu.DeviceID{list[device].ID}, Share: share,
 		}}}
-		if err := n.Add(a); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, n.Add(a))
 	}
 	return n
 }
@@ -189,9 +184,7 @@ func TestOwnAssignment(t *testing.T) {
 func TestManyTenants(t *testing.T) {
 	for _, tenants := range []int{1, 10, 11, 12, 13, 14, 40} {
 		n, err := vgpu.NewNode("n1", []vgpu.Device{{ID: "d0", Model: "M", Slots: 50, Memory: 50 << 30, Healthy: true}})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		for i := range tenants {
 			of := vgpu.Tenancy{Workload: 3}
 			if i == tenants-1 {
@@ -199,11 +192,9 @@ func TestManyTenants(t *testing.T) {
 			}
 			name := fmt.Sprintf("t%02d", i)
 			share := vgpu.Share{Devices: 1, Slots: 1, Memory: 1 << 30, ComputeLimit: 20, MemoryLimit: 1 << 30}
-			if err := n.Add(vgpu.Assignment{UID: vgpu.UID(name), Pod: name, Node: "n1", Tenancy: of, Containers: []vgpu.ContainerAssignment{{
+			must.OK(t, n.Add(vgpu.Assignment{UID: vgpu.UID(name), Pod: name, Node: "n1", Tenancy: of, Containers: []vgpu.ContainerAssignment{{
 				Name: "main", Devices: []vgpu.DeviceID{"d0"}, Share: share,
-			}}}); err != nil {
-				t.Fatal(err)
-			}
+			}}}))
 		}
 		policy := placement.Policy{}.Among(among(t, true, placement.EvenWeights))
 		if refusal := policy.Fit(n, pod(1, vgpu.Tenancy{Workload: 3})); refusal != nil {
@@ -222,11 +213,9 @@ func TestManyTenants(t *testing.T) {
 func TestHeldDevice(t *testing.T) {
 	n := shared(t, 2, "a 0 4 1 0")
 	share := vgpu.Share{Devices: 1, Slots: 4, Memory: 4 << 30, ComputeLimit: 400, MemoryLimit: 4 << 30}
-	if err := n.Hold(vgpu.Hold{Priority: 1, Assignment: vgpu.Assignment{UID: "h", Pod: "h", Node: "n1", Containers: []vgpu.ContainerAssignment{{
+	must.OK(t, n.Hold(vgpu.Hold{Priority: 1, Assignment: vgpu.Assignment{UID: "h", Pod: "h", Node: "n1", Containers: []vgpu.ContainerAssignment{{
 		Name: "main", Devices: []vgpu.DeviceID{"d1"}, Share: share,
-	}}}}); err != nil {
-		t.Fatal(err)
-	}
+	}}}}))
 	a, refusal := placement.Assign(n, pod(4, vgpu.Tenancy{Workload: 1}), placement.Policy{}.Among(among(t, true, placement.EvenWeights)))
 	if refusal != nil || a.Containers[0].Devices[0] != "d1" {
 		t.Errorf("got %+v %v, want the device without a tenant", a.Containers, refusal)
@@ -266,9 +255,7 @@ func TestPreferences(t *testing.T) {
 		{ID: "a", Index: 0, Model: "A", Slots: 10, Memory: 1 << 30, Healthy: true},
 		{ID: "b", Index: 1, Model: "B", Slots: 10, Memory: 1 << 30, Healthy: true},
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	r := pod(4, vgpu.Tenancy{})
 	r.Preferences = []vgpu.Preference{{Model: "A", Loss: 250}, {Model: "B", Loss: 50}}
 	for weight, want := range map[int64]string{0: "a", 100: "b"} {
@@ -280,11 +267,9 @@ func TestPreferences(t *testing.T) {
 	}
 	// On a there are 2 slots taken, 200 milli to prefer it by: a share of 4 loses 80 less on b, one of 8 160, and of twice
 	// that weight 320.
-	if err := n.Add(vgpu.Assignment{UID: "o", Pod: "o", Node: "n1", Containers: []vgpu.ContainerAssignment{{
+	must.OK(t, n.Add(vgpu.Assignment{UID: "o", Pod: "o", Node: "n1", Containers: []vgpu.ContainerAssignment{{
 		Name: "main", Devices: []vgpu.DeviceID{"a"}, Share: vgpu.Share{Devices: 1, Slots: 2, Memory: 1 << 20, ComputeLimit: 200, MemoryLimit: 1 << 20},
-	}}}); err != nil {
-		t.Fatal(err)
-	}
+	}}}))
 	for _, test := range []struct {
 		slots  vgpu.Slots
 		weight int64
@@ -309,9 +294,7 @@ func drawAmong(t *rapid.T) *placement.Neighbours {
 		return nil
 	}
 	m, err := interference.ByName("hinge")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	weight := rapid.SampledFrom([]int64{0, 50, 100, 1000})
 	w := placement.Weights{
 		Fragmentation: weight.Draw(t, "fragmentation"), Interference: weight.Draw(t, "interference"), Heterogeneity: weight.Draw(t, "heterogeneity"),

@@ -9,6 +9,7 @@ import (
 	"github.com/tandem-gpu/tandem/internal/testkit"
 	"github.com/tandem-gpu/tandem/pkg/placement"
 	"github.com/tandem-gpu/tandem/pkg/vgpu"
+	"github.com/tandem-gpu/tandem/test/must"
 )
 
 // TestScore works out the example of Score: packed, 3 slots to a device with 6 free, on a node with 4 of 20 taken.
@@ -99,9 +100,7 @@ func TestCut(t *testing.T) {
 		devices[i].Memory += vgpu.Bytes(i) // no two devices are alike, so none stands for another
 	}
 	n, err := vgpu.NewNode("n1", devices)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	// 17 containers of 6 slots need 17 devices. Their memory differs, so none stands for another.
 	r := &vgpu.Request{UID: "new", Pod: "new"}
 	for i := range 17 {
@@ -140,9 +139,7 @@ func TestGreedy(t *testing.T) {
 		}
 	}
 	n, err := vgpu.NewNode("n1", devices)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	plan, err := placement.Choose(testkit.Cluster(t, n), testkit.Request("new", 100), placement.Config{})
 	if err != nil || plan.Place == nil {
 		t.Fatalf("plan %+v, error %v", plan, err)

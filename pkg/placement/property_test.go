@@ -11,6 +11,7 @@ import (
 	"github.com/tandem-gpu/tandem/internal/testkit"
 	"github.com/tandem-gpu/tandem/pkg/placement"
 	"github.com/tandem-gpu/tandem/pkg/vgpu"
+	"github.com/tandem-gpu/tandem/test/must"
 )
 
 // asks returns container c as it asks devices such as d, by the words of Variant: no fewer slots than its own, as many as
@@ -122,9 +123,7 @@ func touches(a *vgpu.Assignment) int {
 
 func drawPolicy(t *rapid.T) placement.Policy {
 	p, err := placement.ByName(rapid.SampledFrom(placement.Policies()).Draw(t, "policy"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	return p.With(testkit.RandomMix(t), drawSeed(t))
 }
 
@@ -162,12 +161,8 @@ func TestTwinProperty(t *testing.T) {
 		if len(r.Containers) > 1 && touches(&a) != want {
 			t.Fatalf("%sassigned %+v on %d devices, %d suffice", testkit.Draw(c), a, touches(&a), want)
 		}
-		if err := c.Add(a); err != nil {
-			t.Fatal(err)
-		}
-		if err := c.Check(); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, c.Add(a))
+		must.OK(t, c.Check())
 	})
 }
 
@@ -204,9 +199,7 @@ func change(t *rapid.T, c *vgpu.Cluster, cfg placement.Config, pod string) {
 	r := testkit.RandomRequest(t, pod, 3)
 	before := testkit.Draw(c)
 	plan, err := placement.Choose(c, r, cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	if diff := cmp.Diff(before, testkit.Draw(c)); diff != "" {
 		t.Fatalf("Choose changed the cluster:\n%s", diff)
 	}
@@ -240,9 +233,7 @@ func uids(c *vgpu.Cluster) map[vgpu.UID]string {
 }
 
 func withinCapacity(t *rapid.T, c *vgpu.Cluster) {
-	if err := c.Check(); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, c.Check())
 	for _, n := range c.Nodes() {
 		for i := range n.Devices() {
 			d, u := &n.Devices()[i], n.Used(i)
@@ -263,13 +254,9 @@ func TestShuffleProperty(t *testing.T) {
 		r, cfg := testkit.RandomRequest(t, "new", 3), placement.Config{Policy: drawPolicy(t)}
 		r.Host = testkit.RandomRoom(t)
 		want, err := placement.Choose(c, r, cfg)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		got, err := placement.Choose(testkit.Shuffled(t, c), r, cfg)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		if diff := cmp.Diff(want, got); diff != "" {
 			t.Fatalf("shuffling changed the plan (-before +after):\n%s", diff)
 		}
@@ -315,9 +302,7 @@ func withoutPods(t *rapid.T, n *vgpu.Node, healed bool) *vgpu.Node {
 		devices[i].Healthy = devices[i].Healthy || healed
 	}
 	empty, err := vgpu.NewNode(n.Name(), devices)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	return empty
 }
 

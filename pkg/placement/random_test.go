@@ -8,6 +8,7 @@ import (
 	"github.com/tandem-gpu/tandem/internal/testkit"
 	"github.com/tandem-gpu/tandem/pkg/placement"
 	"github.com/tandem-gpu/tandem/pkg/vgpu"
+	"github.com/tandem-gpu/tandem/test/must"
 )
 
 // TestRandom: over ten nodes of four devices, a thousand pods go to every device about as often, by the same seed to the
@@ -18,17 +19,13 @@ func TestRandom(t *testing.T) {
 		fmt.Fprintf(&drawing, "n%d: g0 A100 | g1 A100 | g2 A100 | g3 A100\n", i)
 	}
 	c, err := testkit.Parse(drawing.String())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	const pods = 1000
 	chosen := func(seed int64) []vgpu.DeviceID {
 		list := make([]vgpu.DeviceID, 0, pods)
 		for i := range pods {
 			plan, err := placement.Choose(c, testkit.Request(fmt.Sprint("p", i), 3), placement.Config{Policy: policyBy(t, "random", "", seed)})
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, err)
 			list = append(list, plan.Place.Containers[0].Devices[0])
 		}
 		return list

@@ -10,6 +10,7 @@ import (
 	"github.com/tandem-gpu/tandem/internal/testkit"
 	"github.com/tandem-gpu/tandem/pkg/placement"
 	"github.com/tandem-gpu/tandem/pkg/vgpu"
+	"github.com/tandem-gpu/tandem/test/must"
 )
 
 // ranked is nodes that change, with a ranking of them.
@@ -79,9 +80,7 @@ func alike(t *rapid.T) []*vgpu.Node {
 			}
 		}
 		like, err := vgpu.NewNode("like-"+n.Name(), devices)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		like.SetRoom(n.Room())
 		nodes = append(nodes, n.Clone(), like)
 	}
@@ -112,15 +111,11 @@ func (w *ranked) step(t *rapid.T) {
 	switch rapid.SampledFrom([]string{"add", "add", "add", "hold", "remove", "release", "room", "policy"}).Draw(t, "what") {
 	case "add":
 		if a, refusal := placement.Assign(n, r, w.policy); refusal == nil && len(a.Containers) > 0 {
-			if err := n.Add(a); err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, n.Add(a))
 		}
 	case "hold":
 		if a, refusal := placement.Assign(n, r, w.policy); refusal == nil && len(a.Containers) > 0 {
-			if err := n.Hold(vgpu.Hold{Assignment: a, Priority: r.Priority}); err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, n.Hold(vgpu.Hold{Assignment: a, Priority: r.Priority}))
 		}
 	case "remove":
 		n.Remove(old)

@@ -5,21 +5,18 @@ import (
 
 	"github.com/tandem-gpu/tandem/pkg/fragmentation"
 	"github.com/tandem-gpu/tandem/pkg/vgpu"
+	"github.com/tandem-gpu/tandem/test/must"
 )
 
 // More states than a Ranking keeps, some of them while the nodes of one pod are compared: the scores stay those of Score.
 func TestRankingStartsAnew(t *testing.T) {
 	mix, err := fragmentation.NewMix([]fragmentation.Kind{{MilliCPU: 10_000, Slots: 5, Weight: 1}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	p := fgd.With(mix, 0)
 	k := NewRanking(p)
 	r := &vgpu.Request{UID: "u", Pod: "ns/p", Containers: []vgpu.ContainerRequest{{Name: "main", Slots: 5}}, Host: vgpu.Room{MilliCPU: 1}}
 	n, err := vgpu.NewNode("n1", []vgpu.Device{{ID: "d0", Slots: 10, Memory: 40 * vgpu.GiB, Healthy: true}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	scores, eras, first := k.For(r), 0, State{}
 	for i := range int64(maxStates + 10) {
 		// The pod leaves CPU enough for the usual request in every other state or so, and in others than before when the
@@ -48,9 +45,7 @@ func TestRankingStartsAnew(t *testing.T) {
 func TestRankingUsesAnotherPolicy(t *testing.T) {
 	mixed := func(k fragmentation.Kind) *fragmentation.Mix {
 		m, err := fragmentation.NewMix([]fragmentation.Kind{k})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		return m
 	}
 	var nodes []*vgpu.Node
@@ -60,9 +55,7 @@ func TestRankingUsesAnotherPolicy(t *testing.T) {
 			{ID: vgpu.DeviceID(name + "0"), Slots: 10, Memory: 40 * vgpu.GiB, Healthy: true},
 			{ID: vgpu.DeviceID(name + "1"), Index: 1, Slots: 10, Memory: 40 * vgpu.GiB, Healthy: i > 0},
 		})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		n.SetRoom(vgpu.Room{MilliCPU: int64(i) * 4000, Memory: 64 * vgpu.GiB})
 		nodes = append(nodes, n)
 	}

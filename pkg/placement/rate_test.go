@@ -8,6 +8,7 @@ import (
 	"github.com/tandem-gpu/tandem/pkg/fragmentation"
 	"github.com/tandem-gpu/tandem/pkg/placement"
 	"github.com/tandem-gpu/tandem/pkg/vgpu"
+	"github.com/tandem-gpu/tandem/test/must"
 )
 
 // rate is the policy's part of a score, in parts per million.
@@ -171,9 +172,7 @@ func TestRates(t *testing.T) {
 func drawn(t *testing.T, drawing string) *vgpu.Node {
 	t.Helper()
 	c, err := testkit.Parse(drawing)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	return c.Nodes()[0].Clone()
 }
 
@@ -285,16 +284,12 @@ func TestLeastLeft(t *testing.T) {
 // TestWithoutMix: fgd and tandem that know no usual requests score like packed.
 func TestWithoutMix(t *testing.T) {
 	none, err := fragmentation.NewMix(nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	n, r := drawn(t, "n1 cpu=8: g0 A100 [a:4] | g1 A100"), hosted(testkit.Request("new", 3), 2000, 0)
 	want := placement.Score(n, r, placement.Policy{})
 	for _, name := range []string{"fgd", "tandem"} {
 		bare, err := placement.ByName(name)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		given := policyBy(t, name, fives, 0)
 		for what, p := range map[string]placement.Policy{
 			"as ByName gives it": bare, "with no mix": bare.With(nil, 7), "with an empty mix": bare.With(none, 7),

@@ -12,6 +12,7 @@ import (
 	"github.com/tandem-gpu/tandem/internal/testkit"
 	"github.com/tandem-gpu/tandem/pkg/placement"
 	"github.com/tandem-gpu/tandem/pkg/vgpu"
+	"github.com/tandem-gpu/tandem/test/must"
 )
 
 // units is a rate or a price in millionths.
@@ -30,9 +31,7 @@ func unlike(t *testing.T) *placement.Rates {
 		point("half", "A100", 255, 40), point("same", "V100", 1000, 300), point("same", "T4", 1000, 100), point("bert", "A100", 1000, 300), point("bert", "T4", 1000, 100),
 		point("net", "A100", 2000, 900), point("net", "A100", 1000, 600), point("net", "A100", 500, 400), point("net", "T4", 1000, 60),
 	}, map[string]int64{"A100": 7 * units, "T4": 1 * units, "V100": 3 * units})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	return rates
 }
 
@@ -86,9 +85,7 @@ func TestRatesShareProperty(t *testing.T) {
 			points = append(points, placement.Throughput{Profile: "p", Model: "m", Share: share, Rate: rate})
 		}
 		rates, err := placement.NewRates(rapid.Permutation(points).Draw(t, "order"), map[string]int64{"m": 1})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		want := placement.Rate(rapid.Int64Range(1, int64(rate)).Draw(t, "want"))
 		least := vgpu.MilliGPU(1)
 		for below(points, least, want) {
@@ -283,9 +280,7 @@ func TestRatesVariantsProperty(t *testing.T) {
 			offers = append(offers, offer(m, 2))
 		}
 		rates, err := placement.NewRates(points, prices)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		w := placement.Wanted{Profile: "p", Rate: placement.Rate(rapid.IntRange(1, 100).Draw(t, "want")), Least: vgpu.Slots(rapid.IntRange(1, 4).Draw(t, "least"))}
 		variants, miss := rates.Variants(w, offers)
 		want := 0
@@ -308,9 +303,7 @@ func TestRatesVariantsProperty(t *testing.T) {
 
 func paysForSlots(t *rapid.T, m testkit.Model, prices map[string]int64, least vgpu.Slots, variants []vgpu.Variant) {
 	n, err := vgpu.NewNode("n1", m.Devices("n1", 2))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	r := onModels(least, variants...)
 	a, refusal := placement.Assign(n, r, placement.Policy{})
 	if refusal != nil {

@@ -11,6 +11,7 @@ import (
 	"github.com/tandem-gpu/tandem/pkg/fragmentation"
 	"github.com/tandem-gpu/tandem/pkg/placement"
 	"github.com/tandem-gpu/tandem/pkg/vgpu"
+	"github.com/tandem-gpu/tandem/test/must"
 )
 
 // TestScaleProperty: with all amounts of devices, pods, request and usual requests multiplied by one factor, and with a node without
@@ -23,17 +24,13 @@ func TestScaleProperty(t *testing.T) {
 		r, mix, seed := testkit.RandomRequest(t, "new", 3), testkit.RandomMix(t), drawSeed(t)
 		r.Host = testkit.RandomRoom(t)
 		p, err := placement.ByName(rapid.SampledFrom(placement.Policies()).Draw(t, "policy"))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		for i := range r.Variants {
 			r.Variants[i].Compute = 0 // rounding up to slots makes a difference of size
 		}
 		factor := rapid.IntRange(2, 9).Draw(t, "factor")
 		want, err := placement.Choose(c, r, placement.Config{Policy: p.With(mix, seed)})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		larger := *r
 		larger.Containers = slices.Clone(r.Containers)
 		for i := range larger.Containers {
@@ -41,9 +38,7 @@ func TestScaleProperty(t *testing.T) {
 			larger.Containers[i].Memory *= vgpu.Bytes(factor)
 		}
 		got, err := placement.Choose(scaled(t, c, factor), &larger, placement.Config{Policy: p.With(scaledMix(t, mix, factor), seed)})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		if diff := cmp.Diff(where(want.Place), where(got.Place)); diff != "" {
 			t.Fatalf("%sfactor %d changed the choice (-before +after):\n%s", testkit.Draw(c), factor, diff)
 		}
@@ -74,18 +69,14 @@ func scaledMix(t *rapid.T, m *fragmentation.Mix, factor int) *fragmentation.Mix 
 
 func mixFrom(t *rapid.T, kinds []fragmentation.Kind) *fragmentation.Mix {
 	m, err := fragmentation.NewMix(kinds)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	return m
 }
 
 // scaled returns the cluster with all amounts multiplied, and an empty node.
 func scaled(t *rapid.T, c *vgpu.Cluster, factor int) *vgpu.Cluster {
 	empty, err := vgpu.NewNode("a-first", nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	nodes := []*vgpu.Node{empty}
 	scale := func(a vgpu.Assignment) vgpu.Assignment {
 		a.Containers = slices.Clone(a.Containers)
@@ -101,25 +92,17 @@ func scaled(t *rapid.T, c *vgpu.Cluster, factor int) *vgpu.Cluster {
 			devices[i].Slots, devices[i].Memory = devices[i].Slots*vgpu.Slots(factor), devices[i].Memory*vgpu.Bytes(factor)
 		}
 		n, err := vgpu.NewNode(old.Name(), devices)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		for _, a := range old.Assignments() {
-			if err := n.Add(scale(a)); err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, n.Add(scale(a)))
 		}
 		for _, h := range old.Holds() {
-			if err := n.Hold(vgpu.Hold{Assignment: scale(h.Assignment), Priority: h.Priority}); err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, n.Hold(vgpu.Hold{Assignment: scale(h.Assignment), Priority: h.Priority}))
 		}
 		n.SetRoom(old.Room())
 		nodes = append(nodes, n)
 	}
 	larger, err := vgpu.NewCluster(nodes...)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	return larger
 }

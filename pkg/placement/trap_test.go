@@ -6,6 +6,7 @@ import (
 
 	"github.com/tandem-gpu/tandem/pkg/placement"
 	"github.com/tandem-gpu/tandem/pkg/vgpu"
+	"github.com/tandem-gpu/tandem/test/must"
 )
 
 // twoDevices is the cluster of the extended-resource trap: 2 devices of 10 slots.
@@ -15,13 +16,9 @@ func twoDevices(t *testing.T) *vgpu.Cluster {
 		{ID: "GPU-0", Index: 0, Model: "A100", Slots: 10, Memory: 40 * vgpu.GiB, Contexts: 48, Healthy: true},
 		{ID: "GPU-1", Index: 1, Model: "A100", Slots: 10, Memory: 40 * vgpu.GiB, Contexts: 48, Healthy: true},
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	c, err := vgpu.NewCluster(n)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	return c
 }
 
@@ -40,20 +37,14 @@ func TestTrap(t *testing.T) {
 			for i, k := range tc.slots {
 				r := vgpu.Request{UID: vgpu.UID(fmt.Sprint("pod-", i)), Containers: []vgpu.ContainerRequest{{Name: "main", Slots: k}}}
 				plan, err := placement.Choose(c, &r, placement.Config{})
-				if err != nil {
-					t.Fatal(err)
-				}
+				must.OK(t, err)
 				if plan.Place == nil {
 					nearest, _ := placement.Nearest(plan.Refused)
 					got += nearest.String()
 					continue
 				}
-				if err := c.Add(*plan.Place); err != nil {
-					t.Fatal(err)
-				}
-				if err := c.Check(); err != nil {
-					t.Fatal(err)
-				}
+				must.OK(t, c.Add(*plan.Place))
+				must.OK(t, c.Check())
 			}
 			if got != tc.refused {
 				t.Errorf("refused %q, want %q", got, tc.refused)

@@ -11,6 +11,7 @@ import (
 	"github.com/tandem-gpu/tandem/pkg/fragmentation"
 	"github.com/tandem-gpu/tandem/pkg/placement"
 	"github.com/tandem-gpu/tandem/pkg/vgpu"
+	"github.com/tandem-gpu/tandem/test/must"
 )
 
 // moment is a node as a pod sees it.
@@ -65,9 +66,7 @@ func lossOf(by fragmentation.Measure, m moment) fragmentation.Loss {
 // with returns the node with the pod.
 func with(t *rapid.T, n *vgpu.Node, r *vgpu.Request, a vgpu.Assignment) moment {
 	after := n.Clone()
-	if err := after.Add(a); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, after.Add(a))
 	after.SetRoom(n.Room().Minus(r.Host))
 	return momentOf(after, r)
 }
@@ -100,9 +99,7 @@ func drawCase(t *rapid.T, containers int) (*vgpu.Node, *vgpu.Request, string, pl
 	r.Host = testkit.RandomRoom(t)
 	name := rapid.SampledFrom([]string{"bestfit", "fgd", "tandem"}).Draw(t, "policy")
 	p, err := placement.ByName(name)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	mix := testkit.RandomMix(t)
 	if mix.Weight() == 0 {
 		mix = mixFrom(t, []fragmentation.Kind{testkit.RandomKind(t)})

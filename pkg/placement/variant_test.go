@@ -9,6 +9,7 @@ import (
 	"github.com/tandem-gpu/tandem/internal/testkit"
 	"github.com/tandem-gpu/tandem/pkg/placement"
 	"github.com/tandem-gpu/tandem/pkg/vgpu"
+	"github.com/tandem-gpu/tandem/test/must"
 )
 
 // cheapT4 has three costs in the order T4, H100, A100.
@@ -56,9 +57,7 @@ func TestCheapestProperty(t *testing.T) {
 		testkit.Fill(t, c, 4)
 		r := testkit.RandomRequest(t, "new", 1)
 		plan, err := placement.Choose(c, r, placement.Config{Policy: drawPolicy(t)})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		least := cheapest(c, r)
 		if plan.Place == nil {
 			if least >= 0 {
@@ -92,9 +91,7 @@ func TestVariantsCostNoMemory(t *testing.T) {
 		variants = append(variants, vgpu.Variant{Model: fmt.Sprint("M", i), Cost: int64(i)})
 	}
 	n, r := busyNode(t, 3), onModels(1, variants...)
-	if err := r.Validate(); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, r.Validate())
 	if refusal := placement.Fit(n, r); refusal != nil {
 		t.Fatal(refusal)
 	}

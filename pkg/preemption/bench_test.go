@@ -12,6 +12,7 @@ import (
 	"github.com/tandem-gpu/tandem/pkg/placement"
 	"github.com/tandem-gpu/tandem/pkg/preemption"
 	"github.com/tandem-gpu/tandem/pkg/vgpu"
+	"github.com/tandem-gpu/tandem/test/must"
 )
 
 // benchCluster returns nodes of eight devices without a free slot: whole nodes of gangs, pods with whole devices,
@@ -72,9 +73,7 @@ func (y *benchCluster) add(n *vgpu.Node, g, devices int, slots vgpu.Slots) *pree
 	for d := 1; d < devices; d++ {
 		c.Devices = append(c.Devices, n.Devices()[g+d].ID)
 	}
-	if err := n.Add(a); err != nil {
-		y.tb.Fatal(err)
-	}
+	must.OK(y.tb, n.Add(a))
 	p := preemption.Pod{
 		UID: uid, Name: fmt.Sprintf("team/pod-%06d", k), Node: n.Name(), Gang: -1, Priority: int32(y.chance.IntN(3)),
 		Host: vgpu.Room{MilliCPU: 4000, Memory: 16 * vgpu.GiB}, Lost: int64(devices) * int64(slots) * 100 * int64(y.chance.IntN(100_000)),
@@ -93,9 +92,7 @@ func (y *benchCluster) add(n *vgpu.Node, g, devices int, slots vgpu.Slots) *pree
 // cpuTime is the processor time of this process, without that of others on the machine.
 func cpuTime(tb testing.TB) time.Duration {
 	var use syscall.Rusage
-	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &use); err != nil {
-		tb.Fatal(err)
-	}
+	must.OK(tb, syscall.Getrusage(syscall.RUSAGE_SELF, &use))
 	return time.Duration(use.Utime.Nano() + use.Stime.Nano())
 }
 
@@ -104,9 +101,7 @@ func cpuTime(tb testing.TB) time.Duration {
 // where others use the processors as well.
 func BenchmarkVictims(b *testing.B) {
 	policy, err := placement.ByName("packed")
-	if err != nil {
-		b.Fatal(err)
-	}
+	must.OK(b, err)
 	y := newBenchCluster(b, 5000)
 	for _, ask := range []struct {
 		name  string

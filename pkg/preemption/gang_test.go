@@ -8,6 +8,7 @@ import (
 	"github.com/tandem-gpu/tandem/pkg/gang"
 	"github.com/tandem-gpu/tandem/pkg/preemption"
 	"github.com/tandem-gpu/tandem/pkg/vgpu"
+	"github.com/tandem-gpu/tandem/test/must"
 )
 
 // fullRacks returns nodes of four devices in racks of two, of which the last node has no rack. A pod of priority 0 is
@@ -20,9 +21,7 @@ func fullRacks(tb testing.TB, nodes int) (*gang.Cluster, *preemption.Candidates)
 		n.SetRoom(vgpu.Room{MilliCPU: 1000})
 		for d := range 4 {
 			name := fmt.Sprintf("old-%02d-%d", i, d)
-			if err := n.Add(testkit.Assignment(tb, n, d, name, 10)); err != nil {
-				tb.Fatal(err)
-			}
+			must.OK(tb, n.Add(testkit.Assignment(tb, n, d, name, 10)))
 			candidates.Pods = append(candidates.Pods, preemption.Pod{UID: vgpu.UID(name), Name: name, Node: n.Name(), Gang: -1, Lost: int64(10*i + d)})
 		}
 		c.Nodes = append(c.Nodes, n)
@@ -77,9 +76,7 @@ func TestGangDomains(t *testing.T) {
 				g.Placed, g.MinCount = []vgpu.Assignment{a}, 3
 			}
 			plan, err := preemption.Victims(c, g, candidates, preemption.Config{})
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, err)
 			if plan.Stats.Places != ask.places {
 				t.Errorf("looked at %d domains, want %d (%+v)", plan.Stats.Places, ask.places, plan.Refused)
 			}
@@ -132,9 +129,7 @@ func TestGangSteps(t *testing.T) {
 				c.Admits = func(int, int) int { return 2 }
 			}
 			plan, err := preemption.Victims(c, g, candidates, preemption.Config{MaxSteps: ask.maxSteps})
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, err)
 			if plan.Cost.Lost != ask.lost || plan.Stats.Steps > ask.steps || plan.Stats.Cut != ask.cut {
 				t.Errorf("lost %d by %v, want %d; %+v, at most %d steps, cut %v", plan.Cost.Lost, names(plan.Evict), ask.lost, plan.Stats, ask.steps, ask.cut)
 			}
@@ -150,9 +145,7 @@ func TestGangSets(t *testing.T) {
 		candidates.Pods[i].Gang = i / 6
 	}
 	plan, err := preemption.Victims(c, membersOf(7), candidates, preemption.Config{MaxSteps: 30})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	if plan.Stats.Cut || len(plan.Evict) != 2 || plan.Cost.Broken != 2 {
 		t.Errorf("evicts %v, %+v", plan.Evict, plan.Stats)
 	}
@@ -165,15 +158,11 @@ func TestGangIsland(t *testing.T) {
 		devices[d].Links = []vgpu.Link{{Peer: devices[d-1].ID, Class: vgpu.LinkNVLink, Lanes: 12}}
 	}
 	n, err := vgpu.NewNode("n1", devices)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	candidates := &preemption.Candidates{}
 	for d, lost := range []int64{1, 30, 2, 40} {
 		name := fmt.Sprint("old-", d)
-		if err := n.Add(testkit.Assignment(t, n, d, name, 10)); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, n.Add(testkit.Assignment(t, n, d, name, 10)))
 		candidates.Pods = append(candidates.Pods, preemption.Pod{UID: vgpu.UID(name), Name: name, Node: "n1", Gang: -1, Lost: lost})
 	}
 	candidates.Budgets = []preemption.Budget{{Name: "web", Allowed: 1}}
@@ -187,9 +176,7 @@ func TestGangIsland(t *testing.T) {
 		}
 		plan, err := preemption.Victims(&gang.Cluster{Nodes: []*vgpu.Node{n}}, membersOf(2, gang.NVLink), candidates,
 			preemption.Config{MaxSteps: ask.steps, KeepBudgets: ask.keep})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		if plan.Cost.Lost != ask.lost || plan.Stats.Cut != (ask.steps == 1) {
 			t.Errorf("%+v: evicts %v, %+v, %+v", ask, names(plan.Evict), plan.Stats, plan.Refused)
 		}

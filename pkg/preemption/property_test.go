@@ -12,6 +12,7 @@ import (
 	"github.com/tandem-gpu/tandem/pkg/gang"
 	"github.com/tandem-gpu/tandem/pkg/preemption"
 	"github.com/tandem-gpu/tandem/pkg/vgpu"
+	"github.com/tandem-gpu/tandem/test/must"
 )
 
 // large sizes are beyond any search of all sets.
@@ -19,9 +20,7 @@ var large = size{nodes: 8, devices: 8, pods: 30, members: 8, full: true}
 
 func mustPlan(t *rapid.T, s *site) preemption.Plan {
 	plan, err := preemption.Victims(&s.Cluster, s.want, &s.who, s.cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	return plan
 }
 
@@ -95,9 +94,7 @@ func (s *site) legal(t *rapid.T, plan *preemption.Plan) {
 		t.Fatalf("evicts %v at %+v, they cost %+v", names(plan.Evict), plan.Cost, cost)
 	}
 	costs, err := preemption.Costs(&s.Cluster, s.want, &s.who, s.cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	if cost := costs(plan.Evict); plan.Cost != cost {
 		t.Fatalf("evicts %v at %+v, and Costs says %+v", names(plan.Evict), plan.Cost, cost)
 	}
@@ -232,9 +229,7 @@ func (s *site) bookOn(t *rapid.T, n *vgpu.Node, r *vgpu.Request, a *vgpu.Assignm
 	if err := n.Add(*a); err != nil {
 		return err.Error()
 	}
-	if err := n.Check(); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, n.Check())
 	return ""
 }
 

@@ -12,6 +12,7 @@ import (
 	"github.com/tandem-gpu/tandem/pkg/placement"
 	"github.com/tandem-gpu/tandem/pkg/preemption"
 	"github.com/tandem-gpu/tandem/pkg/vgpu"
+	"github.com/tandem-gpu/tandem/test/must"
 )
 
 func pick[T any](t *rapid.T, label string, values ...T) T {
@@ -105,15 +106,11 @@ func (s *site) label(t *rapid.T) {
 
 func randomConfig(t *rapid.T) preemption.Config {
 	p, err := placement.ByName(pick(t, "policy", "packed", "tandem", "fgd", "spread", "bestfit"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	p = p.With(testkit.RandomMix(t), 1)
 	if rapid.Bool().Draw(t, "neighbours") {
 		m, err := interference.ByName("hinge")
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		m.Coefficients = []float64{1, .2}
 		p = p.Among(&placement.Neighbours{Model: m, Tenant: workloads, Weights: placement.EvenWeights})
 	}
@@ -378,9 +375,7 @@ func (s *site) fits(t *rapid.T, pods []int) bool {
 		cfg := s.cfg.Config
 		cfg.SkipExplanation = true
 		plan, err := gang.Place(c, s.want, cfg)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		return plan.Places != nil
 	}
 	r := &s.want.Members[0].Request

@@ -6,6 +6,7 @@ import (
 
 	"github.com/tandem-gpu/tandem/pkg/gang"
 	"github.com/tandem-gpu/tandem/pkg/vgpu"
+	"github.com/tandem-gpu/tandem/test/must"
 )
 
 // TestReprieveBound: reprieves end after so many tries, and the plan says that it was cut.
@@ -18,9 +19,7 @@ func TestReprieveBound(t *testing.T) {
 		devices = append(devices, vgpu.Device{ID: vgpu.DeviceID(fmt.Sprint("g", d)), Index: d, Model: "A100", Slots: 10, Memory: 40 * vgpu.GiB, Healthy: true})
 	}
 	n, err := vgpu.NewNode("n1", devices)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	candidates := &Candidates{}
 	for d := range devices {
 		r := whole(fmt.Sprint("old-", d), 0)
@@ -28,9 +27,7 @@ func TestReprieveBound(t *testing.T) {
 		a := vgpu.Assignment{UID: r.UID, Pod: r.Pod, Node: "n1", Containers: []vgpu.ContainerAssignment{
 			{Name: "main", Devices: []vgpu.DeviceID{devices[d].ID}, Share: share},
 		}}
-		if err := n.Add(a); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, n.Add(a))
 		candidates.Pods = append(candidates.Pods, Pod{UID: r.UID, Name: r.Pod, Node: "n1", Gang: -1})
 	}
 	want := &gang.Group{Name: "new", MinCount: 2, Members: []gang.Member{{Request: whole("new-0", 5)}, {Request: whole("new-1", 5), Rank: 1}}}

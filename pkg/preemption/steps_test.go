@@ -10,6 +10,7 @@ import (
 	"github.com/tandem-gpu/tandem/pkg/gang"
 	"github.com/tandem-gpu/tandem/pkg/preemption"
 	"github.com/tandem-gpu/tandem/pkg/vgpu"
+	"github.com/tandem-gpu/tandem/test/must"
 )
 
 // row is nodes that are drawn, with a candidate for each pod.
@@ -27,9 +28,7 @@ type row struct {
 func newRow(tb testing.TB, drawing string, slots ...vgpu.Slots) *row {
 	tb.Helper()
 	c, err := testkit.Parse(drawing)
-	if err != nil {
-		tb.Fatal(err)
-	}
+	must.OK(tb, err)
 	r := &row{tb: tb, c: c, slot: slots}
 	for _, n := range c.Nodes() {
 		n.Each(func(a *vgpu.Assignment) {
@@ -53,9 +52,7 @@ func (r *row) plan() preemption.Plan {
 	q.Priority, q.Containers[0].Memory, q.Host.MilliCPU = 5, r.memory, r.cores*1000
 	want := &gang.Group{Name: "new", Members: []gang.Member{{Request: *q}}, MinCount: 1}
 	plan, err := preemption.Victims(&gang.Cluster{Nodes: r.c.Nodes()}, want, &r.who, r.cfg)
-	if err != nil {
-		r.tb.Fatal(err)
-	}
+	must.OK(r.tb, err)
 	return plan
 }
 

@@ -13,6 +13,7 @@ import (
 	"github.com/tandem-gpu/tandem/pkg/placement"
 	"github.com/tandem-gpu/tandem/pkg/preemption"
 	"github.com/tandem-gpu/tandem/pkg/vgpu"
+	"github.com/tandem-gpu/tandem/test/must"
 )
 
 // TestVictimsRefusesBrokenInput: an error names the field that contradicts the rest.
@@ -88,9 +89,7 @@ func TestAmountsSaturate(t *testing.T) {
 		{UID: "c", Name: "c", Node: "n1", Host: vgpu.Room{MilliCPU: 2000, Memory: 2 * vgpu.GiB}, Gang: -1},
 	}}
 	policy, err := placement.ByName("packed")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	plan, err := preemption.Victims(&gang.Cluster{Nodes: []*vgpu.Node{n}},
 		&gang.Group{Name: "new", Members: []gang.Member{{Request: *want}}, MinCount: 1}, candidates, preemption.Config{Config: gang.Config{Policy: policy}})
 	if err != nil || plan.Refused != nil {
@@ -112,17 +111,13 @@ func TestCutSparesOnOtherNodes(t *testing.T) {
 		gang         int
 	}{{0, 0, "job-0", 0}, {0, 1, "job-1", 0}, {0, 2, "b", -1}, {1, 0, "job-2", 0}, {1, 1, "a", -1}} {
 		n := c.Nodes()[p.node]
-		if err := c.Add(testkit.Assignment(t, n, p.device, p.name, 10)); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, c.Add(testkit.Assignment(t, n, p.device, p.name, 10)))
 		who.Pods = append(who.Pods, preemption.Pod{UID: vgpu.UID(p.name), Name: p.name, Node: n.Name(), Gang: p.gang})
 	}
 	want := testkit.Request("new", 20)
 	want.Priority = 1
 	policy, err := placement.ByName("packed")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	plan, err := preemption.Victims(&gang.Cluster{Nodes: c.Nodes()}, &gang.Group{Name: "new", Members: []gang.Member{{Request: *want}}, MinCount: 1},
 		who, preemption.Config{Config: gang.Config{Policy: policy}, MaxSteps: 2})
 	if err != nil || plan.Refused != nil || !plan.Stats.Cut {
@@ -218,18 +213,14 @@ func TestPlaceLaw(t *testing.T) {
 // name and score.
 func TestFewestWaits(t *testing.T) {
 	c, err := testkit.Parse("n1: g0 A100 [a:5 b:5]\nn2: g0 A100 [c:10]\nn3: g0 A100 [d:3 e:7]\n")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	var candidates preemption.Candidates
 	for _, p := range []struct{ name, node string }{{"a", "n1"}, {"b", "n1"}, {"c", "n2"}, {"d", "n3"}, {"e", "n3"}} {
 		candidates.Pods = append(candidates.Pods, preemption.Pod{UID: vgpu.UID(p.name), Name: p.name, Node: p.node, Leaving: true, Gang: -1})
 	}
 	want := &gang.Group{Name: "new", Members: []gang.Member{{Request: *testkit.Request("new", 8)}}, MinCount: 1}
 	plan, err := preemption.Victims(&gang.Cluster{Nodes: c.Nodes()}, want, &candidates, preemption.Config{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	if diff := cmp.Diff([]int{2}, plan.Waits); diff != "" || plan.Places[0].Node != "n2" {
 		t.Errorf("goes to %s and waits for (-want +got):\n%s", plan.Places[0].Node, diff)
 	}

@@ -11,6 +11,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/tandem-gpu/tandem/pkg/gang"
+	"github.com/tandem-gpu/tandem/test/must"
 )
 
 // A state that was dumped as JSON and restored takes the same events with the same effects, and dumps the same.
@@ -36,21 +37,15 @@ func TestRestoredStateDoesTheSame(t *testing.T) {
 
 func throughJSON(t fails, s *State) *State {
 	var d Dump
-	if err := json.Unmarshal([]byte(asJSON(t, s.Dump())), &d); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, json.Unmarshal([]byte(asJSON(t, s.Dump())), &d))
 	restored, err := Restore(&d)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	return restored
 }
 
 func asJSON(t fails, d Dump) string {
 	data, err := json.MarshalIndent(d, "", "  ")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	return string(data)
 }
 

@@ -17,6 +17,7 @@ import (
 
 	"github.com/tandem-gpu/tandem/pkg/gang"
 	"github.com/tandem-gpu/tandem/pkg/vgpu"
+	"github.com/tandem-gpu/tandem/test/must"
 )
 
 var update = flag.Bool("update", false, "write docs/gang-phases.md anew")
@@ -39,7 +40,7 @@ type world struct {
 
 // fails is a test.
 type fails interface {
-	Fatal(args ...any)
+	must.T
 	Fatalf(format string, args ...any)
 }
 
@@ -230,17 +231,13 @@ func (w *world) member(text string, words []string) Member {
 
 func (w *world) number(text string) int {
 	n, err := strconv.Atoi(text)
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	must.OK(w.t, err)
 	return n
 }
 
 func (w *world) duration(text string) time.Duration {
 	t, err := time.ParseDuration(text)
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	must.OK(w.t, err)
 	return t
 }
 
@@ -518,9 +515,7 @@ func checkPage(t *testing.T, seen map[transition]bool) {
 		}
 	}
 	got, err := os.ReadFile(page)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	if string(got) != want {
 		t.Error("docs/gang-phases.md is not what the scenarios show: run go test ./pkg/reservation -run TestScenarios -update")
 	}

@@ -7,6 +7,7 @@ import (
 	"github.com/tandem-gpu/tandem/pkg/placement"
 	"github.com/tandem-gpu/tandem/pkg/shadow"
 	"github.com/tandem-gpu/tandem/pkg/vgpu"
+	"github.com/tandem-gpu/tandem/test/must"
 )
 
 // What favours neither world: each test shows a case in which one of them would have better figures than it deserves.
@@ -21,9 +22,7 @@ func TestGangsCountInOnePeriod(t *testing.T) {
 	l := begun(t, config("tandem"), nodes)
 	live(t, l, life{"g-0", 10, 0, -1, -1, "", inGang(2)}, life{"g-1", 10, 0, -1, -1, "", inGang(2)})
 	for i := 1; i <= 3; i++ {
-		if err := l.Begin(at(100*i), shadow.Inventory{Nodes: nodes}); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, l.Begin(at(100*i), shadow.Inventory{Nodes: nodes}))
 	}
 	if r := report(t, l, 400); r.Gangs != 1 || r.Pods != 2 || r.Tandem.GangsWhole != 1 || r.Other.GangsWhole != 0 {
 		t.Errorf("%+v", r)
@@ -46,9 +45,7 @@ func TestGangOfTheNextNight(t *testing.T) {
 		l := begun(t, config("tandem"), nodes)
 		live(t, l, life{"a-0", 10, 0, 0, -1, "n1", inGang(2)}, life{"a-1", 10, 0, 0, -1, "n1", inGang(2)})
 		if began >= 0 {
-			if err := l.Begin(at(began), shadow.Inventory{Nodes: nodes}); err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, l.Begin(at(began), shadow.Inventory{Nodes: nodes}))
 		}
 		l.Ended("team/a-0", at(200))
 		l.Ended("team/a-1", at(200))
@@ -70,9 +67,7 @@ func TestCarriedPodsCountOnce(t *testing.T) {
 	}
 	live(t, l, life{"a", 10, 0, 0, -1, "n1", share})
 	for _, begin := range []int{100, 200} {
-		if err := l.Begin(at(begin), shadow.Inventory{Nodes: nodes}); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, l.Begin(at(begin), shadow.Inventory{Nodes: nodes}))
 	}
 	live(t, l, life{"b", 10, 250, -1, -1, "", nil})
 	if r := report(t, l, 300); r.Shared != 1 || r.Pods != 2 || r.OnlyTandem != 0 || r.Tandem.Waiting.Still != 1 {
@@ -85,9 +80,7 @@ func TestPodAtTheBegin(t *testing.T) {
 	nodes := []*vgpu.Node{node(t, "n1", 1)}
 	l := begun(t, config("tandem"), nodes)
 	live(t, l, life{"a", 10, 100, -1, -1, "", nil})
-	if err := l.Begin(at(100), shadow.Inventory{Nodes: nodes}); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, l.Begin(at(100), shadow.Inventory{Nodes: nodes}))
 	if r := report(t, l, 200); r.Pods != 1 || r.Other.Waiting.Pods != 1 {
 		t.Errorf("%+v", r)
 	}

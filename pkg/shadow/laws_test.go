@@ -11,6 +11,7 @@ import (
 	"github.com/tandem-gpu/tandem/pkg/shadow"
 	"github.com/tandem-gpu/tandem/pkg/sim"
 	"github.com/tandem-gpu/tandem/pkg/vgpu"
+	"github.com/tandem-gpu/tandem/test/must"
 )
 
 // tale is a sequence of facts, drawn without regard to what a scheduler would do: pods come, are bound and end at any times, nodes have
@@ -75,16 +76,10 @@ func (x *tale) told(t *rapid.T, nodes []*vgpu.Node, queue sim.Queue) *shadow.Log
 	cfg := config("tandem")
 	cfg.Queue, cfg.Gather = queue, 10*time.Second
 	l, err := shadow.New(cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := l.Begin(zero, inventory(nodes)); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
+	must.OK(t, l.Begin(zero, inventory(nodes)))
 	for _, tell := range x.tells {
-		if err := tell(l); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, tell(l))
 	}
 	return l
 }
@@ -100,9 +95,7 @@ func TestReportLaws(t *testing.T) {
 		queue := rapid.SampledFrom([]sim.Queue{sim.FIFO, sim.Skip}).Draw(t, "queue")
 		l := x.told(t, nodes, queue)
 		r, err := l.Report(x.until)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		for name, f := range map[string]*shadow.Figures{"other": &r.Other, "tandem": &r.Tandem} {
 			if f.Waiting.MeanMillis < 0 || f.Waiting.P50Millis < 0 || f.Waiting.Still < 0 || f.PartialGPUSeconds < 0 {
 				t.Fatalf("%s: a figure is below zero: %+v", name, f)
@@ -119,9 +112,7 @@ func TestReportLaws(t *testing.T) {
 		}
 		for _, again := range []*shadow.Log{l, l.Clone(), x.told(t, nodes, queue)} {
 			other, err := again.Report(x.until)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, err)
 			if diff := cmp.Diff(r, other); diff != "" {
 				t.Fatalf("the same facts give another report:\n%s", diff)
 			}
@@ -136,18 +127,14 @@ func TestIdleClusterProperty(t *testing.T) {
 		l := begunFor(t, nodes)
 		for i := range rapid.IntRange(1, 4).Draw(t, "pods") {
 			r, when := request(fmt.Sprintf("team/p%d", i), 10), at(rapid.IntRange(0, 60).Draw(t, "created"))
-			if err := l.Created(shadow.Pod{Request: r, Created: when}); err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, l.Created(shadow.Pod{Request: r, Created: when}))
 			l.Bound(r.UID, nodes[i%2].Name(), vgpu.Assignment{}, when)
 			if rapid.Bool().Draw(t, "ends") {
 				l.Ended(r.UID, when.Add(time.Duration(rapid.IntRange(0, 60).Draw(t, "runs"))*time.Second))
 			}
 		}
 		r, err := l.Report(at(100))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		for name, f := range map[string]*shadow.Figures{"other": &r.Other, "tandem": &r.Tandem} {
 			if f.Waiting.P99Millis != 0 || f.Waiting.Still != 0 {
 				t.Fatalf("%s: pods waited: %+v", name, f.Waiting)
@@ -161,11 +148,7 @@ func TestIdleClusterProperty(t *testing.T) {
 
 func begunFor(t *rapid.T, nodes []*vgpu.Node) *shadow.Log {
 	l, err := shadow.New(config("tandem"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := l.Begin(zero, shadow.Inventory{Nodes: nodes}); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
+	must.OK(t, l.Begin(zero, shadow.Inventory{Nodes: nodes}))
 	return l
 }

@@ -17,6 +17,7 @@ import (
 	"github.com/tandem-gpu/tandem/pkg/shadow"
 	"github.com/tandem-gpu/tandem/pkg/sim"
 	"github.com/tandem-gpu/tandem/pkg/vgpu"
+	"github.com/tandem-gpu/tandem/test/must"
 )
 
 // zero is when the runs of these tests begin.
@@ -101,9 +102,7 @@ func node(t testing.TB, name string, gpus int) *vgpu.Node {
 		})
 	}
 	n, err := vgpu.NewNode(name, devices)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	n.SetRoom(vgpu.Room{MilliCPU: 64000, Memory: 512 * vgpu.GiB})
 	return n
 }
@@ -116,14 +115,10 @@ func request(pod string, slots vgpu.Slots) vgpu.Request {
 func run(t testing.TB, s sim.Setup, policy string, queue sim.Queue) *sim.History {
 	t.Helper()
 	p, err := placement.ByName(policy)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	s.Policy, s.Queue = p, queue
 	h, err := sim.Run(s)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	return h
 }
 
@@ -143,9 +138,7 @@ func facts(t testing.TB, l *shadow.Log, s *sim.Setup, h *sim.History, until time
 		if j.Arrive > until {
 			continue
 		}
-		if err := l.Created(p); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, l.Created(p))
 		o := &h.Outcomes[i]
 		if o.State.Placed() && o.Started <= until {
 			l.Bound(o.UID, o.Assignment.Node, o.Assignment, zero.Add(o.Started))
@@ -160,12 +153,8 @@ func facts(t testing.TB, l *shadow.Log, s *sim.Setup, h *sim.History, until time
 func begun(t testing.TB, cfg shadow.Config, nodes []*vgpu.Node) *shadow.Log {
 	t.Helper()
 	l, err := shadow.New(cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := l.Begin(zero, shadow.Inventory{Nodes: nodes}); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
+	must.OK(t, l.Begin(zero, shadow.Inventory{Nodes: nodes}))
 	return l
 }
 
@@ -211,21 +200,13 @@ func agreesAt(t *testing.T, s *sim.Setup, other *sim.History, until time.Duratio
 	cfg := config("tandem")
 	cfg.Gangs, cfg.RenewMix = s.Gangs, s.RenewMix
 	l, err := shadow.New(cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := l.Begin(zero, shadow.Inventory{Nodes: s.Nodes, Labels: s.Labels}); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
+	must.OK(t, l.Begin(zero, shadow.Inventory{Nodes: s.Nodes, Labels: s.Labels}))
 	facts(t, l, s, other, until)
 	r, err := l.Report(zero.Add(until))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	others, tandems, err := l.Starts(zero.Add(until))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	drainless := s.Gangs.Drains == gang.NoDrains
 	sameWorld(t, "the other world", other, until, others, r.Other, drainless)
 	sameWorld(t, "the world of Tandem", tandem, until, tandems, r.Tandem, drainless)
@@ -242,14 +223,10 @@ func TestAgreesOnScenarios(t *testing.T) {
 	for _, name := range []string{"gangs", "gang-under-load", "unlike-gpus", "mixed"} {
 		t.Run(name, func(t *testing.T) {
 			sc, err := scenario.Read(filepath.Join("..", "..", "examples", name+".yaml"))
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, err)
 			for _, seed := range sc.Seeds[:1] {
 				jobs, err := sc.Jobs(seed)
-				if err != nil {
-					t.Fatal(err)
-				}
+				must.OK(t, err)
 				for i := range jobs {
 					jobs[i].DeclaresEnd = false // shadow mode does not read it
 				}

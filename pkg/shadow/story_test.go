@@ -11,6 +11,7 @@ import (
 	"github.com/tandem-gpu/tandem/pkg/placement"
 	"github.com/tandem-gpu/tandem/pkg/shadow"
 	"github.com/tandem-gpu/tandem/pkg/vgpu"
+	"github.com/tandem-gpu/tandem/test/must"
 )
 
 // life is a pod's facts in seconds; below 0 stands for what has not happened.
@@ -30,9 +31,7 @@ func live(t *testing.T, l *shadow.Log, all ...life) {
 		if x.change != nil {
 			x.change(&p)
 		}
-		if err := l.Created(p); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, l.Created(p))
 		if x.bound >= 0 {
 			l.Bound(p.Request.UID, x.node, vgpu.Assignment{}, at(x.bound))
 		}
@@ -45,9 +44,7 @@ func live(t *testing.T, l *shadow.Log, all ...life) {
 func report(t *testing.T, l *shadow.Log, seconds int) *shadow.Report {
 	t.Helper()
 	r, err := l.Report(at(seconds))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	return r
 }
 
@@ -131,9 +128,7 @@ func TestGangs(t *testing.T) {
 		t.Errorf("%+v", r)
 	}
 	_, tandem, err := l.Starts(at(200))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	if b := tandem["team/b"]; b != 40*time.Second {
 		t.Errorf("Tandem starts b at %v, want the end of the gang", b)
 	}
@@ -158,9 +153,7 @@ func TestPeriods(t *testing.T) {
 	l := begun(t, config("tandem"), nodes)
 	anywhere := func(p *shadow.Pod) { p.Class = 1 }
 	live(t, l, life{"a", 10, 0, 5, -1, "n2", anywhere}, life{"b", 10, 0, -1, -1, "", nil})
-	if err := l.Begin(at(100), shadow.Inventory{Nodes: append(nodes, node(t, "n3", 1)), Admits: map[int][]string{0: {"n2"}}}); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, l.Begin(at(100), shadow.Inventory{Nodes: append(nodes, node(t, "n3", 1)), Admits: map[int][]string{0: {"n2"}}}))
 	l.Ended("team/a", at(150))
 	r := report(t, l, 200)
 	if r.Periods != 2 || r.GPUs != 3 || r.Pods != 2 || r.Other.Waiting.Pods != 2 {
@@ -170,9 +163,7 @@ func TestPeriods(t *testing.T) {
 		t.Errorf("the other world waits %+v, that of Tandem %+v", r.Other.Waiting, r.Tandem.Waiting)
 	}
 	_, tandem, err := l.Starts(at(200))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	if diff := cmp.Diff(map[vgpu.UID]time.Duration{"team/a": 0, "team/b": 50 * time.Second}, tandem); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
@@ -188,9 +179,7 @@ func TestGangsAcrossPeriods(t *testing.T) {
 	member := func(p *shadow.Pod) { p.Gang = &shadow.Gang{Name: "team/g", MinCount: 2} }
 	l := begun(t, config("tandem"), nodes)
 	live(t, l, life{"g-0", 10, 0, 5, -1, "n1", member}, life{"g-1", 10, 0, -1, -1, "", member})
-	if err := l.Begin(at(100), shadow.Inventory{Nodes: append(nodes, node(t, "n2", 1))}); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, l.Begin(at(100), shadow.Inventory{Nodes: append(nodes, node(t, "n2", 1))}))
 	if r := report(t, l, 200); r.OnlyTandem != 1 || r.Tandem.Waiting.Still != 0 {
 		t.Errorf("%+v", r)
 	}
@@ -205,9 +194,7 @@ func TestLateMembers(t *testing.T) {
 	live(t, l, life{"g-0", 10, 0, 70, -1, "n1", member}, life{"g-1", 10, 60, 70, -1, "n1", member}, life{"g-2", 10, 61, 70, -1, "n1", member})
 	r := report(t, l, 200)
 	_, tandem, err := l.Starts(at(200))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	want := map[vgpu.UID]time.Duration{"team/g-0": time.Minute, "team/g-1": time.Minute, "team/g-2": 61 * time.Second}
 	if diff := cmp.Diff(want, tandem); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
@@ -220,9 +207,7 @@ func TestShortPods(t *testing.T) {
 	l := begun(t, config("tandem"), []*vgpu.Node{node(t, "n1", 1)})
 	live(t, l, life{"a", 10, 0, 5, 5, "n1", nil}, life{"b", 10, 6, 7, -1, "n1", nil})
 	_, tandem, err := l.Starts(at(100))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	if diff := cmp.Diff(map[vgpu.UID]time.Duration{"team/a": 0, "team/b": 6 * time.Second}, tandem); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
@@ -255,9 +240,7 @@ func TestOldPeriodsGo(t *testing.T) {
 	l := begun(t, cfg, nodes)
 	live(t, l, life{"a", 10, 0, 20, 30, "n1", nil})
 	for _, begin := range []int{50, 100, 150} {
-		if err := l.Begin(at(begin), shadow.Inventory{Nodes: nodes}); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, l.Begin(at(begin), shadow.Inventory{Nodes: nodes}))
 	}
 	r := report(t, l, 200)
 	if r.Periods != 3 || r.Dropped != 1 || r.Pods != 0 || !r.From.Equal(at(50)) {
@@ -268,13 +251,9 @@ func TestOldPeriodsGo(t *testing.T) {
 // TestUnknown: a pod on a node without known GPUs, and a share without known GPUs that no GPU of its node has free.
 func TestUnknown(t *testing.T) {
 	l, err := shadow.New(config("tandem"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	bare := shadow.Unknown{What: "node n9", Why: "it has no label nvidia.com/gpu.count"}
-	if err := l.Begin(at(0), shadow.Inventory{Nodes: []*vgpu.Node{node(t, "n1", 1)}, Unknown: []shadow.Unknown{bare}}); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, l.Begin(at(0), shadow.Inventory{Nodes: []*vgpu.Node{node(t, "n1", 1)}, Unknown: []shadow.Unknown{bare}}))
 	live(t, l, life{"a", 10, 0, 0, -1, "n9", nil}, life{"b", 6, 0, 0, -1, "n1", nil}, life{"c", 6, 0, 0, -1, "n1", nil})
 	r := report(t, l, 100)
 	wantUnknown(t, r, "node n9", "1 pods on other nodes", "1 pods without GPUs in the ledger")
@@ -297,9 +276,7 @@ func TestForeignPods(t *testing.T) {
 func TestSlowdown(t *testing.T) {
 	cfg := config("packed")
 	model, err := interference.ByName("default")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	profile := interference.Profile{SM: .9, Bandwidth: .9}
 	cfg.Neighbours = &placement.Neighbours{
 		Model: model,
@@ -335,9 +312,7 @@ func TestBadInput(t *testing.T) {
 		}
 	}
 	l, err := shadow.New(config("tandem"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	if _, err := l.Report(at(0)); err == nil {
 		t.Error("there is a report before the first period")
 	}

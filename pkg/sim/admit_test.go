@@ -10,6 +10,7 @@ import (
 
 	"github.com/tandem-gpu/tandem/pkg/sim"
 	"github.com/tandem-gpu/tandem/pkg/vgpu"
+	"github.com/tandem-gpu/tandem/test/must"
 )
 
 // TestAdmitsProperty: where some nodes admit no job, jobs and gangs get the same places as in a cluster without these nodes.
@@ -45,9 +46,7 @@ func TestAdmitsByClass(t *testing.T) {
 	s := setup(t, 10, 10, 10, 10)
 	n := s.Nodes[0].Clone()
 	other, err := vgpu.NewNode("n2", []vgpu.Device{{ID: "n2/g0", Model: "A100", Slots: 10, Memory: n.Devices()[0].Memory, Healthy: true}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	other.SetRoom(plenty)
 	s.Nodes, s.Queue = append(s.Nodes, other), sim.Skip
 	s.Admits = func(class int, node string) bool { return class == 1 && node == "n1" || class == 2 && node == "n2" }
@@ -56,9 +55,7 @@ func TestAdmitsByClass(t *testing.T) {
 	}
 	s.Jobs[0].Duration = 0
 	h, err := sim.Run(s)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	var nodes []string
 	for i := range h.Outcomes {
 		nodes = append(nodes, h.Outcomes[i].Assignment.Node)

@@ -16,6 +16,7 @@ import (
 	"github.com/tandem-gpu/tandem/pkg/elastic"
 	"github.com/tandem-gpu/tandem/pkg/sim"
 	"github.com/tandem-gpu/tandem/pkg/vgpu"
+	"github.com/tandem-gpu/tandem/test/must"
 )
 
 // elastic reads a word about an elastic gang.
@@ -139,9 +140,7 @@ func randomElastic(t *rapid.T) sim.Setup {
 		if rapid.Bool().Draw(t, "elastic") {
 			least := number("least", 1, 3)
 			sizes, err := elastic.Steps(least, number("most", least, 6), number("step", 1, 2))
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, err)
 			members = sizes[len(sizes)-1]
 			job.Gang = &sim.Gang{Name: name, Elastic: &sim.Elastic{
 				Sizes: sizes, ResizeTime: time.Duration(number("resize", 0, 3)) * 5 * time.Second,
@@ -178,9 +177,7 @@ func wholeNode(t *rapid.T, name string, count int) *vgpu.Node {
 		devices = append(devices, testkit.A100.Device(name, i))
 	}
 	n, err := vgpu.NewNode(name, devices)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	n.SetRoom(plenty)
 	return n
 }
@@ -254,9 +251,7 @@ func samplesOf(h *sim.History) []time.Duration {
 // checkOwners looks at the devices at a time: nobody has a slot that somebody else has.
 func checkOwners(t *rapid.T, h *sim.History, at time.Duration) {
 	m, err := h.MapAt(at)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	for _, n := range m.Nodes {
 		for _, d := range n.Devices {
 			used := vgpu.Slots(0)

@@ -11,6 +11,7 @@ import (
 	"github.com/tandem-gpu/tandem/pkg/elastic"
 	"github.com/tandem-gpu/tandem/pkg/sim"
 	"github.com/tandem-gpu/tandem/pkg/vgpu"
+	"github.com/tandem-gpu/tandem/test/must"
 )
 
 // fleetAndTraining returns so many GPUs, a fleet of one to four whole GPUs that serves for half an hour, and a training of one to four
@@ -60,9 +61,7 @@ func TestFleet(t *testing.T) {
 		return 1, nil
 	})
 	h, err := sim.Run(s)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	if diff := cmp.Diff([]string{"0s 1", "10m0s 3", "20m0s 1", "30m0s 0"}, sizesOf(h, "fleet")); diff != "" {
 		t.Errorf("replicas (-want +got):\n%s", diff)
 	}
@@ -96,9 +95,7 @@ func TestFleetAlone(t *testing.T) {
 		s.Jobs[i].Duration = 9 * time.Hour
 	}
 	h, err := sim.Run(s)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	if diff := cmp.Diff([]string{"0s 1", "8h0m0s 4", "9h0m0s 0"}, sizesOf(h, "fleet")); diff != "" {
 		t.Errorf("replicas (-want +got):\n%s", diff)
 	}
@@ -118,9 +115,7 @@ func TestFleetReserves(t *testing.T) {
 			s := fleetAndTraining(t, 4, func(time.Duration, int) (int, []sim.Need) { return 1, tc.later })
 			s.Jobs[4].Gang.Elastic.ResizeTime = time.Minute
 			h, err := sim.Run(s)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, err)
 			most := 0
 			for _, size := range h.Gangs[1].Sizes {
 				if size.At < 25*time.Minute {
@@ -191,9 +186,7 @@ func TestAfter(t *testing.T) {
 	s.Jobs, s.Queue = append(s.Jobs, blocker), sim.Skip
 	before := slices.Clone(s.Jobs)
 	h, err := sim.Run(s)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	for job, want := range map[int][3]time.Duration{0: {0, 0, 10}, 1: {11, 13, 23}, 2: {11, 13, 23}, 3: {24, 24, 34}} {
 		o := &h.Outcomes[job]
 		if got := [3]time.Duration{o.Arrived / time.Minute, o.Started / time.Minute, o.Ended / time.Minute}; got != want {
@@ -214,9 +207,7 @@ func TestHoldings(t *testing.T) {
 	s.Queue, s.Preemption = sim.Skip, sim.PreemptionConfig{Policy: sim.PreemptTandem, Grace: 30 * time.Second}
 	s.Jobs[0].Checkpoint, s.Jobs[1].Arrive, s.Jobs[1].Request.Priority = 2*time.Minute, 5*time.Minute, 1
 	h, err := sim.Run(s)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	type held struct {
 		job      int
 		from, to time.Duration
@@ -244,9 +235,7 @@ func TestHoldings(t *testing.T) {
 func TestWorkedElastic(t *testing.T) {
 	s := fleetAndTraining(t, 4, func(time.Duration, int) (int, []sim.Need) { return 1, nil })
 	h, err := sim.Run(s)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	for at, want := range map[time.Duration]time.Duration{
 		10 * time.Second: 10 * time.Second, 10 * time.Minute: 10*time.Second + 3*590*time.Second, 2 * time.Hour: 2 * time.Hour,
 	} {

@@ -13,6 +13,7 @@ import (
 	"github.com/tandem-gpu/tandem/pkg/placement"
 	"github.com/tandem-gpu/tandem/pkg/sim"
 	"github.com/tandem-gpu/tandem/pkg/vgpu"
+	"github.com/tandem-gpu/tandem/test/must"
 )
 
 // Labels of the nodes of random setups: neither is on all nodes.
@@ -151,9 +152,7 @@ func domainOf(s *sim.Setup, key, node string) string {
 func checkMoments(t *rapid.T, s *sim.Setup, h *sim.History) {
 	for _, sample := range h.Samples {
 		m, err := h.MapAt(sample.At)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		keeps := map[string]bool{}
 		for _, n := range m.Nodes {
 			for _, d := range n.Devices {
@@ -233,9 +232,7 @@ func healthy(t *rapid.T, name string) *vgpu.Node {
 		})
 	}
 	n, err := vgpu.NewNode(name, devices)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	n.SetRoom(plenty)
 	return n
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/tandem-gpu/tandem/pkg/preemption"
 	"github.com/tandem-gpu/tandem/pkg/sim"
 	"github.com/tandem-gpu/tandem/pkg/vgpu"
+	"github.com/tandem-gpu/tandem/test/must"
 )
 
 // runner is a pod that runs, by name as in the drawing. Without devices it says on which node it is.
@@ -178,17 +179,13 @@ func TestInTree(t *testing.T) {
 	for _, tc := range inTreeCases {
 		t.Run(tc.name, func(t *testing.T) {
 			cluster, err := testkit.Parse(tc.cluster)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, err)
 			before := testkit.Draw(cluster)
 			c, model := tc.candidates(cluster)
 			r := testkit.Request("new", tc.slots)
 			r.Priority, r.Host.MilliCPU = 100, tc.cores*1000
 			got, err := model.Victims(cluster.Nodes(), r, c)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, err)
 			words := []string{got.Node}
 			for _, i := range got.Pods {
 				words = append(words, c.Pods[i].Name)
@@ -236,9 +233,7 @@ func TestInTreeStopsEarly(t *testing.T) {
 				pods = append(pods, p)
 			}
 			cluster, err := testkit.Parse(drawing.String())
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, err)
 			own := inTreeCase{pods: pods, allowed: []int{0}}
 			c, model := own.candidates(cluster)
 			r := testkit.Request("new", 10)
@@ -260,18 +255,14 @@ func TestInTreeDraws(t *testing.T) {
 		pods = append(pods, runner{name: fmt.Sprintf("p%d", i), started: int64(i)})
 	}
 	cluster, err := testkit.Parse(drawing.String())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	c, model := (&inTreeCase{pods: pods}).candidates(cluster)
 	r := testkit.Request("new", 10)
 	r.Priority = 1
 	choose := func(seed uint64) string {
 		model.Draw = seed
 		e, err := model.Victims(cluster.Nodes(), r, c)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		return e.Node
 	}
 	times := map[string]int{}
@@ -314,9 +305,7 @@ func (tc *inTreeCase) candidates(cluster *vgpu.Cluster) (*preemption.Candidates,
 
 func TestInTreeRefusesUnevenLists(t *testing.T) {
 	cluster, err := testkit.Parse("n1: g0 A100 [a:5]")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	c := &preemption.Candidates{Pods: []preemption.Pod{{UID: "a", Node: "n1"}}}
 	_, err = (&sim.InTree{}).Victims(cluster.Nodes(), testkit.Request("new", 10), c)
 	if want := "model eviction for pod new: 0 times of start for 1 pods"; err == nil || err.Error() != want {

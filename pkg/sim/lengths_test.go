@@ -10,6 +10,7 @@ import (
 	"github.com/tandem-gpu/tandem/pkg/elastic"
 	"github.com/tandem-gpu/tandem/pkg/sim"
 	"github.com/tandem-gpu/tandem/pkg/vgpu"
+	"github.com/tandem-gpu/tandem/test/must"
 )
 
 // With the policy that goes by what jobs still take, the gang grows first that ends first by the gangs of its namespace that have ended.
@@ -45,9 +46,7 @@ func TestShortestGangGrowsFirst(t *testing.T) {
 			add(&s, "slow", "last", []int{2, 4}, 4, 100*time.Hour+test.slow, 10*time.Hour)
 			add(&s, "quick", "last", []int{2, 4}, 4, 100*time.Hour+test.quick, 10*time.Minute)
 			h, err := sim.Run(s)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, err)
 			var got [2]int
 			for _, g := range h.Gangs {
 				if !strings.HasSuffix(g.Name, "/last") {
@@ -85,9 +84,7 @@ func TestGangNearlyDoneGrowsFirst(t *testing.T) {
 			}
 		}
 		h, err := sim.Run(s)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		got := map[string]int{}
 		for _, g := range h.Gangs {
 			for _, size := range g.Sizes {

@@ -9,6 +9,7 @@ import (
 	"github.com/tandem-gpu/tandem/internal/simulator/traces"
 	"github.com/tandem-gpu/tandem/pkg/placement"
 	"github.com/tandem-gpu/tandem/pkg/sim"
+	"github.com/tandem-gpu/tandem/test/must"
 )
 
 // openb returns Alibaba's openb trace (EXPERIMENTS E1) in the order of a seed, at 1.3 times the capacity.
@@ -20,18 +21,14 @@ func openb(tb testing.TB, seed int64) sim.Setup {
 	}
 	load := func(name string) *traces.Trace {
 		t, err := traces.Load(filepath.Join(data, "openb_fgd", name))
-		if err != nil {
-			tb.Fatal(err)
-		}
+		must.OK(tb, err)
 		return t
 	}
 	f := experiment.Filling{
 		Nodes: load("openb_node_list_gpu_node.csv").Hosts, Pods: load("openb_pod_list_default.csv").Jobs, Inflate: 1.3,
 	}
 	s, err := f.Setup(seed)
-	if err != nil {
-		tb.Fatal(err)
-	}
+	must.OK(tb, err)
 	return s
 }
 
@@ -42,15 +39,11 @@ func BenchmarkOpenb(b *testing.B) {
 		b.Run(name, func(b *testing.B) {
 			b.ReportAllocs()
 			p, err := placement.ByName(name)
-			if err != nil {
-				b.Fatal(err)
-			}
+			must.OK(b, err)
 			s.Policy = p
 			for b.Loop() {
 				h, err := sim.Run(s)
-				if err != nil {
-					b.Fatal(err)
-				}
+				must.OK(b, err)
 				allocated, _ := h.AllocatedAt(130)
 				lost, _ := h.FragmentationAt(80)
 				b.ReportMetric(allocated, "allocated-%")

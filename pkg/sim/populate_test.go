@@ -10,6 +10,7 @@ import (
 	"github.com/tandem-gpu/tandem/pkg/placement"
 	"github.com/tandem-gpu/tandem/pkg/sim"
 	"github.com/tandem-gpu/tandem/pkg/vgpu"
+	"github.com/tandem-gpu/tandem/test/must"
 )
 
 // there puts a job of a setup on the first device from the start.
@@ -28,16 +29,12 @@ func TestThereFromTheStart(t *testing.T) {
 	there(t, &s, 0, 4*time.Minute)
 	s.Jobs[0].DeclaresEnd, s.Queue = true, sim.Skip
 	h, err := sim.Run(s)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	if a, b := h.Outcomes[0], h.Outcomes[1]; a.Started != 0 || a.Ended != 6*time.Minute || b.Started != 6*time.Minute {
 		t.Errorf("the pod that is there ends at %v, want 6m; the other starts at %v", a.Ended, b.Started)
 	}
 	snap, err := h.SnapshotAt(time.Minute)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	p := &snap.Nodes[0].Pods[0]
 	if p.Since.Unix() != -240 || p.EndsBy.Unix() != 360 {
 		t.Errorf("in the snapshot the pod is there since %v and ends by %v, want 4 minutes before and 6 minutes after the start", p.Since, p.EndsBy)
@@ -54,9 +51,7 @@ func TestThereAndEvicted(t *testing.T) {
 	s.Jobs[1].Request.Priority, s.Queue, s.Preemption.Policy = 1, sim.Skip, sim.PreemptTandem
 	s.Jobs[0].DeclaresEnd = true
 	h, err := sim.Run(s)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	if snap, err := h.SnapshotAt(30 * time.Second); err != nil || !snap.Nodes[0].Pods[0].EndsBy.IsZero() {
 		t.Errorf("the end that the victim declared at first is not known any more, and the snapshot has %+v, %v", snap.Nodes[0].Pods[0], err)
 	}
@@ -75,9 +70,7 @@ func TestGangThereFromTheStart(t *testing.T) {
 	}
 	s.Jobs[2].Request.Priority, s.Queue, s.Preemption.Policy = 1, sim.Skip, sim.PreemptTandem
 	h, err := sim.Run(s)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	if h.Gangs[0].Evictions != 1 || h.Gangs[0].State != sim.Finished || h.Outcomes[2].Started != 2*time.Minute {
 		t.Errorf("the gang is %+v, the preemptor starts at %v", h.Gangs[0], h.Outcomes[2].Started)
 	}
@@ -88,13 +81,9 @@ func TestKeptFromTheStart(t *testing.T) {
 	s := setup(t, 8, 8)
 	s.Jobs[0].Arrive, s.Jobs[1].Arrive, s.Queue = time.Minute, 0, sim.Skip
 	hold := vgpu.Hold{Assignment: testkit.Assignment(t, s.Nodes[0], 0, "a", 8)}
-	if err := s.Nodes[0].Hold(hold); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, s.Nodes[0].Hold(hold))
 	h, err := sim.Run(s)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	if a, b := h.Outcomes[0], h.Outcomes[1]; a.Started != time.Minute || b.Started != 11*time.Minute {
 		t.Errorf("the pod of the kept room starts at %v and the other at %v, want 1m and 11m", a.Started, b.Started)
 	}
@@ -105,15 +94,11 @@ func TestKeptFromTheStartAndAgain(t *testing.T) {
 	s := setup(t, 8, 8)
 	hold := vgpu.Hold{Assignment: testkit.Assignment(t, s.Nodes[0], 0, "b", 8)}
 	there(t, &s, 0, 0)
-	if err := s.Nodes[0].Hold(hold); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, s.Nodes[0].Hold(hold))
 	s.Jobs[1].Request.Priority, s.Queue = 1, sim.Skip
 	s.Preemption = sim.PreemptionConfig{Policy: sim.PreemptTandem, Grace: time.Minute}
 	h, err := sim.Run(s)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	m, err := h.MapAt(90 * time.Second)
 	if err != nil || len(m.Nodes[0].Devices[0].Slices) != 2 || !m.Nodes[0].Devices[0].Slices[1].Held {
 		t.Errorf("the picture is %+v, %v", m.Nodes, err)
@@ -130,13 +115,9 @@ func TestTimesOfSnapshot(t *testing.T) {
 	s.Jobs[0].DeclaresEnd, s.Jobs[1].DeclaresEnd, s.Jobs[1].Gang, s.Queue = true, true, &sim.Gang{Name: "g"}, sim.Skip
 	s.Gangs = sim.GangConfig{Drains: gang.BoundedDrains, DrainAfter: time.Minute}
 	h, err := sim.Run(s)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	snap, err := h.SnapshotAt(9 * time.Minute) // the end is within a fourth of the time that the gang has waited
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	if ends := snap.Pending[0].Request.EndsAfterSeconds; ends != 600 {
 		t.Errorf("the pod that waits runs for %d s, want 600", ends)
 	}

@@ -11,6 +11,7 @@ import (
 	"github.com/tandem-gpu/tandem/pkg/preemption"
 	"github.com/tandem-gpu/tandem/pkg/sim"
 	"github.com/tandem-gpu/tandem/pkg/vgpu"
+	"github.com/tandem-gpu/tandem/test/must"
 )
 
 // randomEvictions lets a random setup have preemption: more priorities, checkpoints, budgets and times of grace. One setup in
@@ -169,9 +170,7 @@ func checkStays(t *rapid.T, s *sim.Setup, i int, o *sim.Outcome, all []stay) {
 func checkHosts(t *rapid.T, s *sim.Setup, all map[int][]stay, h *sim.History) {
 	for at := time.Duration(0); at <= 100*time.Second; at += time.Second {
 		m, err := h.MapAt(at)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		running := 0
 		for i := range h.Outcomes {
 			for _, x := range all[i] {
@@ -216,9 +215,7 @@ func sampleAt(h *sim.History, at time.Duration) *sim.Sample {
 // checkDecisions looks at each preemption, and counts what kinds there are.
 func checkDecisions(t *rapid.T, s *sim.Setup, h *sim.History, seen map[string]int) {
 	audit, err := h.Audit()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	if audit.Unlawful > 0 || audit.Preemptions != len(h.Preemptions) {
 		t.Fatalf("%+v of %+v", audit, h.Preemptions)
 	}
@@ -306,9 +303,7 @@ func TestHelplessProperty(t *testing.T) {
 		s := randomEvictions(t, sim.PreemptInTree, sim.PreemptTandem)
 		got := play(t, s)
 		want, err := sim.RunForgetful(s)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		if diff := cmp.Diff(want.Events(), got.Events()); diff != "" {
 			t.Fatalf("what happens (-want +got):\n%s", diff)
 		}

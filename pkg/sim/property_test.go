@@ -16,6 +16,7 @@ import (
 	"github.com/tandem-gpu/tandem/pkg/placement"
 	"github.com/tandem-gpu/tandem/pkg/sim"
 	"github.com/tandem-gpu/tandem/pkg/vgpu"
+	"github.com/tandem-gpu/tandem/test/must"
 )
 
 // randomSetup draws a small cluster with few cores and a workload of pods and gangs whose times often coincide. One workload in two
@@ -57,9 +58,7 @@ func randomSetup(t *rapid.T, queues ...sim.Queue) sim.Setup {
 
 func usual(t *rapid.T) *fragmentation.Mix {
 	mix, err := fragmentation.NewMix([]fragmentation.Kind{{Slots: 3, Weight: 2}, {Slots: 10, Weight: 1}, {MilliCPU: 2000, Weight: 1}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	return mix
 }
 
@@ -72,9 +71,7 @@ func randomRoom(t *rapid.T) vgpu.Room {
 func play(t *rapid.T, s sim.Setup) *sim.History {
 	t.Helper()
 	h, err := sim.Run(s)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	return h
 }
 
@@ -181,9 +178,7 @@ func checkRoom(t *rapid.T, s *sim.Setup, h *sim.History) {
 		}
 	}
 	end, err := h.MapAt(time.Hour)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	if h.Count(sim.Running) > 0 {
 		return
 	}
@@ -215,9 +210,7 @@ func cmpNames(a, b string) int {
 
 func text(t *rapid.T, m vgpu.Map) string {
 	out, err := json.Marshal(m)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	return string(out)
 }
 
@@ -277,9 +270,7 @@ func TestSkipWastesNothingProperty(t *testing.T) {
 		h := play(t, s)
 		for _, sample := range h.Samples {
 			m, err := h.MapAt(sample.At)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, err)
 			for _, p := range m.Pending {
 				if p.Reason == "" && (p.Members == 0 || uniform(&s, p.Pod)) {
 					t.Fatalf("at %v pod %s waits and fits", sample.At, p.Pod)

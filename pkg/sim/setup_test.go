@@ -12,6 +12,7 @@ import (
 	"github.com/tandem-gpu/tandem/pkg/gang"
 	"github.com/tandem-gpu/tandem/pkg/sim"
 	"github.com/tandem-gpu/tandem/pkg/vgpu"
+	"github.com/tandem-gpu/tandem/test/must"
 )
 
 // setup returns one A100 with plenty of room, and jobs that ask for so many slots for ten minutes, a minute apart.
@@ -44,9 +45,7 @@ func TestRunRefusesBrokenSetups(t *testing.T) {
 		{"unknown queue", func(s *sim.Setup) { s.Queue = 3 }, "run simulation: unknown queue 3, known are drop, fifo, skip"},
 		{"a UID twice", func(s *sim.Setup) { s.Jobs[1].Request.UID = "a" }, `run simulation: job 1 (pod b): UID "a" is that of job 0 too`},
 		{"a UID of a pod that is there", func(s *sim.Setup) {
-			if err := s.Nodes[0].Add(testkit.Assignment(t, s.Nodes[0], 0, "b", 1)); err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, s.Nodes[0].Add(testkit.Assignment(t, s.Nodes[0], 0, "b", 1)))
 		}, `run simulation: job 1 (pod b): UID "b" is on a node from the start`},
 		{"no UID", func(s *sim.Setup) { s.Jobs[1].Request.UID = "" }, "run simulation: job 1 (pod b): has no UID"},
 		{"before the start", func(s *sim.Setup) { s.Jobs[1].Arrive = -1 }, "run simulation: job 1 (pod b): arrives at -1ns, legal is 0s to 1281023h53m38.427387904s"},
@@ -152,9 +151,7 @@ func TestLearned(t *testing.T) {
 		s.Jobs[i].Duration = 0
 	}
 	h, err := sim.Run(s)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	var got []vgpu.MilliGPU
 	for _, sample := range h.Samples {
 		got = append(got, sample.Fragmentation)
@@ -206,9 +203,7 @@ func TestBackfillToTheSecond(t *testing.T) {
 				job("back", 10, 4*time.Second, tc.ends, nil),
 			}}
 			h, err := sim.Run(s)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, err)
 			if started := h.Outcomes[4].Started == 4*time.Second; started != tc.in || h.Gangs[0].Started != 10900*time.Millisecond {
 				t.Errorf("the pod started at %v, the gang at %v", h.Outcomes[4].Started, h.Gangs[0].Started)
 			}
@@ -245,9 +240,7 @@ func TestQuantileAndMean(t *testing.T) {
 // TestUtilisation: 5 of 10 slots from 0m to 10m, 8 from 1m to 10m, then 3 to 11m.
 func TestUtilisation(t *testing.T) {
 	h, err := sim.Run(setup(t, 5, 3))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	for _, tc := range []struct {
 		from, to time.Duration
 		want     float64

@@ -12,6 +12,7 @@ import (
 	"github.com/tandem-gpu/tandem/pkg/sim"
 	"github.com/tandem-gpu/tandem/pkg/snapshot"
 	"github.com/tandem-gpu/tandem/pkg/vgpu"
+	"github.com/tandem-gpu/tandem/test/must"
 )
 
 // At each moment of any history the snapshot is sound, and shows what the map shows: the same shares, and as many pods that wait.
@@ -38,20 +39,12 @@ func TestSnapshotShowsTheMapProperty(t *testing.T) {
 
 func checkSnapshot(t *rapid.T, setup *sim.Setup, h *sim.History, at time.Duration, seen map[string]int) {
 	m, err := h.MapAt(at)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	s, err := h.SnapshotAt(at)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := s.Check(); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
+	must.OK(t, s.Check())
 	c, err := s.Cluster()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	got := vgpu.MapOf(c.Nodes())
 	got.AtSeconds, got.Pending = m.AtSeconds, m.Pending
 	if diff := cmp.Diff(text(t, m), text(t, got)); diff != "" {

@@ -10,6 +10,7 @@ import (
 	"github.com/tandem-gpu/tandem/pkg/placement"
 	"github.com/tandem-gpu/tandem/pkg/sim"
 	"github.com/tandem-gpu/tandem/pkg/vgpu"
+	"github.com/tandem-gpu/tandem/test/must"
 )
 
 // fate is an outcome in brief.
@@ -189,9 +190,7 @@ func (w *world) present(now time.Duration) []*vgpu.Node {
 			if hold.Node != n.Name() {
 				continue
 			}
-			if err := n.Hold(hold); err != nil {
-				w.t.Fatal(err)
-			}
+			must.OK(w.t, n.Hold(hold))
 		}
 		nodes = append(nodes, n)
 	}
@@ -211,9 +210,7 @@ func (w *world) place(i int, now time.Duration) bool {
 	r := w.request(i, now)
 	nodes := slices.DeleteFunc(w.present(now), func(n *vgpu.Node) bool { return !r.Host.Within(n.Room()) })
 	c, err := vgpu.NewCluster(nodes...)
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	must.OK(w.t, err)
 	a := w.choose(c, &r)
 	if a == nil {
 		return false
@@ -288,9 +285,7 @@ func (w *world) placeGang(first int, now time.Duration) bool {
 	own := w.s.Jobs[first].Gang
 	c, g, jobs := w.wanted(first, now)
 	plan, err := gang.Place(c, g, gang.Config{Policy: w.policy})
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	must.OK(w.t, err)
 	if plan.Places == nil {
 		if turn := w.gangs[own]; !turn.refused {
 			turn.refused, turn.short, turn.look = true, now, now+w.s.Gangs.DrainAfter
@@ -322,9 +317,7 @@ func (w *world) started(own *sim.Gang) bool {
 
 func (w *world) book(n *vgpu.Node, k int) {
 	if len(w.fates[k].Where.Containers) > 0 {
-		if err := n.Add(w.fates[k].Where); err != nil {
-			w.t.Fatal(err)
-		}
+		must.OK(w.t, n.Add(w.fates[k].Where))
 	}
 	n.SetRoom(n.Room().Minus(w.s.Jobs[k].Request.Host))
 }
@@ -332,9 +325,7 @@ func (w *world) book(n *vgpu.Node, k int) {
 func (w *world) choose(c *vgpu.Cluster, r *vgpu.Request) *vgpu.Assignment {
 	if len(r.Containers) > 0 {
 		plan, err := placement.Choose(c, r, placement.Config{Policy: w.policy})
-		if err != nil {
-			w.t.Fatal(err)
-		}
+		must.OK(w.t, err)
 		return plan.Place
 	}
 	var best *vgpu.Assignment // Choose refuses pods without GPUs

@@ -11,6 +11,7 @@ import (
 	"github.com/tandem-gpu/tandem/internal/cluster/snapshotjson"
 	"github.com/tandem-gpu/tandem/pkg/snapshot"
 	"github.com/tandem-gpu/tandem/pkg/vgpu"
+	"github.com/tandem-gpu/tandem/test/must"
 )
 
 // marked begins each name of a snapshot that mark has marked.
@@ -82,9 +83,7 @@ func markedSnapshot(t *rapid.T) *snapshot.Snapshot {
 		s.InferenceFleets[i].Reason, s.ElasticTargets[i].Reason = s.InferenceFleets[i].Name, s.ElasticTargets[i].Name
 	}
 	raw, err := snapshotjson.Read([]byte(write(t, s))) // nothing is shared any more
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	mark(reflect.ValueOf(raw), "")
 	raw.Redacted = false
 	return raw
@@ -163,9 +162,7 @@ func TestAnonymousTopology(t *testing.T) {
 // numbers returns the amounts of all devices and slices, in the order of the snapshot.
 func numbers(t *rapid.T, s *snapshot.Snapshot) any {
 	c, err := s.Cluster()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	m := vgpu.MapOf(c.Nodes())
 	for i := range m.Nodes {
 		m.Nodes[i].Name = ""

@@ -14,6 +14,7 @@ import (
 	"github.com/tandem-gpu/tandem/pkg/placement"
 	"github.com/tandem-gpu/tandem/pkg/snapshot"
 	"github.com/tandem-gpu/tandem/pkg/vgpu"
+	"github.com/tandem-gpu/tandem/test/must"
 )
 
 // drawCluster draws a cluster whose pods have namespaces, as in a real one.
@@ -111,14 +112,9 @@ func drawSnapshot(t *rapid.T) (*snapshot.Snapshot, *vgpu.Cluster) {
 	return s, c
 }
 
-// fataler is a test, or a draw of a property.
-type fataler interface{ Fatal(args ...any) }
-
-func write(t fataler, s *snapshot.Snapshot) string {
+func write(t must.T, s *snapshot.Snapshot) string {
 	raw, err := snapshotjson.Write(s)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	return string(raw)
 }
 
@@ -139,12 +135,8 @@ func TestClusterComesBack(t *testing.T) {
 			t.Fatalf("other bytes after reading (-first +second):\n%s", cmp.Diff(raw, again))
 		}
 		after, err := read.Cluster()
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := after.Check(); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
+		must.OK(t, after.Check())
 		for i, n := range before.Nodes() {
 			m := after.Nodes()[i]
 			if diff := cmp.Diff(n.Assignments(), m.Assignments()) + cmp.Diff(n.Holds(), m.Holds()); diff != "" {
@@ -170,9 +162,7 @@ func comparePlacements(t *rapid.T, before, after *vgpu.Cluster) {
 	r := testkit.RandomRequest(t, "seen-a/new", 2)
 	r.Workload = 0
 	policy, err := placement.ByName(rapid.SampledFrom([]string{"packed", "bestfit", "spread"}).Draw(t, "policy"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	for i, n := range before.Nodes() {
 		m := after.Nodes()[i]
 		if diff := cmp.Diff(placement.Fit(n, r), placement.Fit(m, r)); diff != "" {
@@ -203,9 +193,7 @@ func TestRedactedNamesAreNowhere(t *testing.T) {
 			t.Fatalf("%v\n%s", err, raw)
 		}
 		after, err := r.Cluster()
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		for i, n := range c.Nodes() {
 			for k := range n.Devices() {
 				if m := after.Nodes()[i]; n.Used(k) != m.Used(k) {
@@ -270,13 +258,9 @@ func TestTwoHoldsOfOnePod(t *testing.T) {
 		}
 	}
 	s := &snapshot.Snapshot{Source: snapshot.FromScheduler, Nodes: []snapshot.Node{node("n1"), node("n2")}}
-	if err := s.Check(); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, s.Check())
 	c, err := s.Cluster()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	other := &vgpu.Request{UID: "v", Containers: []vgpu.ContainerRequest{{Name: "main", Slots: 4}}}
 	for _, n := range c.Nodes() {
 		if free := n.FreeFor(0, other).Slots; free != 3 {

@@ -6,6 +6,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/tandem-gpu/tandem/internal/cluster/snapshotjson"
+	"github.com/tandem-gpu/tandem/test/must"
 )
 
 // A Writer writes what Write writes, whatever it wrote before. The JSON of a node is written anew where its version is another one, or 0.
@@ -26,9 +27,7 @@ func TestPropertyWriter(t *testing.T) {
 				n.Version = rapid.SampledFrom([]uint64{0, version}).Draw(t, "version")
 			}
 			got, err := w.Write(s)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, err)
 			if want := write(t, s); string(got) != want {
 				t.Fatalf("got\n%s\nwant\n%s", got, want)
 			}
@@ -46,9 +45,7 @@ func TestWriterKeepsNodes(t *testing.T) {
 		}
 		var w snapshotjson.Writer
 		before, err := w.Write(s)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		for i := range s.Nodes {
 			s.Nodes[i].Problem = "a change that the version hides"
 		}

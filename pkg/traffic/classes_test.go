@@ -8,6 +8,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
+
+	"github.com/tandem-gpu/tandem/test/must"
 )
 
 // twoClasses has short requests as twoGPUs has them, and long ones: 10 a second on an a100, which are 5.4 within the promise, and 4 on a t4, which
@@ -48,9 +50,7 @@ func (l classLoop) step(rates ...float64) error {
 func (l classLoop) run(t *testing.T, span time.Duration, rates ...float64) {
 	t.Helper()
 	for range int(span / (15 * time.Second)) {
-		if err := l.step(rates...); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, l.step(rates...))
 	}
 }
 
@@ -101,9 +101,7 @@ func TestUnknownClass(t *testing.T) {
 	l := classLoop{newLoop(twoClasses())}
 	l.run(t, 20*time.Minute, 40, 3)
 	sizes, parts := l.sizes(), l.plan.Classes
-	if err := l.step(40, math.NaN()); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, l.step(40, math.NaN()))
 	if diff := cmp.Diff(sizes, l.sizes()); diff != "" || l.plan.Reason != NoMetrics {
 		t.Errorf("%s %s", l.plan.Reason, diff)
 	}
@@ -285,9 +283,7 @@ func TestPropertyRestOfClasses(t *testing.T) {
 		step := func(i int) {
 			before := l.sizes()
 			factor := 1 + noise*math.Sin(float64(i)*2.4)
-			if err := l.step(rates[0]*factor, rates[1]*factor); err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, l.step(rates[0]*factor, rates[1]*factor))
 			checkStep(t, l.loop, before)
 		}
 		for i := range 65 {

@@ -9,6 +9,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
+
+	"github.com/tandem-gpu/tandem/test/must"
 )
 
 var midnight = time.Date(2026, 3, 2, 0, 0, 0, 0, time.UTC)
@@ -88,9 +90,7 @@ func (l *loop) step(rate float64) error {
 func (l *loop) run(t *testing.T, span time.Duration, rate func(i int) float64) {
 	t.Helper()
 	for i := range int(span / (15 * time.Second)) {
-		if err := l.step(rate(i)); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, l.step(rate(i)))
 	}
 }
 
@@ -142,15 +142,11 @@ func TestGrowsAndShrinks(t *testing.T) {
 func TestGrowsWithinTheMinute(t *testing.T) {
 	l := newLoop(twoGPUs())
 	l.run(t, 20*time.Minute, always(30)) // until the first decision of a minute
-	if err := l.step(52.5); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, l.step(52.5))
 	if got := l.sizes(); got[0] < 3 || l.plan.Reason != Grows || l.plan.Demand < 120 {
 		t.Errorf("fifteen seconds after a jump to 120: %s %v for %v", l.plan.Reason, got, l.plan.Demand)
 	}
-	if err := l.step(math.NaN()); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, l.step(math.NaN()))
 	if got := l.sizes(); got[0] < 3 {
 		t.Errorf("without metrics it shrinks: %v", got)
 	}
@@ -274,9 +270,7 @@ func TestPropertyRest(t *testing.T) {
 		l.slower[0] = rapid.Float64Range(.7, 1.5).Draw(t, "slower")
 		step := func(i int, rate float64) (before []int) {
 			before = l.sizes()
-			if err := l.step(rate * (1 + noise*math.Sin(float64(i)*2.4))); err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, l.step(rate*(1+noise*math.Sin(float64(i)*2.4))))
 			checkStep(t, l, before)
 			return before
 		}
@@ -332,9 +326,7 @@ func TestPropertyMonotone(t *testing.T) {
 		rate := rapid.Float64Range(0, 1500).Draw(t, "rate")
 		cost := func(rate float64) (cost int64) {
 			p, _, err := Decide(&f, Seen{At: midnight, Rate: rate}, &Memory{}, Config{})
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, err)
 			for i, s := range p.Variants {
 				cost += int64(s.Replicas) * f.Variants[i].Cost
 			}
@@ -372,9 +364,7 @@ func TestTellsLaterBeforeItGrows(t *testing.T) {
 	grown := 0
 	for i := range 4 * 60 {
 		before := l.sizes()[0]
-		if err := l.step(20 + float64(i)/4); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, l.step(20+float64(i)/4))
 		for n := before + 1; n <= l.sizes()[0]; n++ {
 			grown++
 			if told, ok := soon[n]; !ok || l.now.Sub(told) < time.Minute {

@@ -7,15 +7,15 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
+
+	"github.com/tandem-gpu/tandem/test/must"
 )
 
 // observe takes in rates of minutes that follow each other from midnight on.
 func observe(t *testing.T, f *Forecast, from, minutes int, rate func(minute int) float64) {
 	t.Helper()
 	for m := from; m < from+minutes; m++ {
-		if err := f.Observe(rate(m), midnight.Add(time.Duration(m+1)*time.Minute)); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, f.Observe(rate(m), midnight.Add(time.Duration(m+1)*time.Minute)))
 	}
 }
 
@@ -106,9 +106,7 @@ func TestPropertyNoticesJumps(t *testing.T) {
 			if m >= 30 {
 				rate = mean((m - 29) * 60)
 			}
-			if err := f.Observe(rate, midnight.Add(time.Duration(m+1)*time.Minute)); err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, f.Observe(rate, midnight.Add(time.Duration(m+1)*time.Minute)))
 			highest := f.Highest(0)
 			for second := 15; m >= 29 && m < 31 && second < 60; second += 15 {
 				f.Notice(mean((m-29)*60+second), midnight.Add(time.Duration(m+1)*time.Minute+time.Duration(second)*time.Second), time.Minute)
@@ -164,9 +162,7 @@ func TestPropertyCoverage(t *testing.T) {
 			if m >= 1440 && rate > f.Highest(soon*time.Minute) {
 				misses++
 			}
-			if err := f.Observe(rate, midnight.Add(time.Duration(m+1)*time.Minute)); err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, f.Observe(rate, midnight.Add(time.Duration(m+1)*time.Minute)))
 		}
 		if misses > 3*(minutes-1440)/1000 {
 			t.Fatalf("%d of %d minutes brought more than forecast", misses, minutes-1440)

@@ -3,6 +3,8 @@ package vgpu
 import (
 	"strings"
 	"testing"
+
+	"github.com/tandem-gpu/tandem/test/must"
 )
 
 // TestCheckFinds breaks each thing that Check adds up again, and expects it to be found.
@@ -33,17 +35,11 @@ func TestCheckFinds(t *testing.T) {
 	for _, tc := range tests {
 		t.Run(tc.name, func(t *testing.T) {
 			n, err := NewNode("n1", []Device{{ID: "d0", Slots: 10, Memory: 40 * GiB, Contexts: 48, Healthy: true}})
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, err)
 			c, err := NewCluster(n)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, err)
 			for _, err := range []error{c.Add(pod("a")), c.Add(pod("b")), c.Hold(Hold{Assignment: pod("c")})} {
-				if err != nil {
-					t.Fatal(err)
-				}
+				must.OK(t, err)
 			}
 			tc.do(c, n)
 			err = c.Check()

@@ -8,6 +8,7 @@ import (
 
 	"github.com/tandem-gpu/tandem/internal/testkit"
 	"github.com/tandem-gpu/tandem/pkg/vgpu"
+	"github.com/tandem-gpu/tandem/test/must"
 )
 
 // wantError fails unless err has the text, "" for none.
@@ -57,9 +58,7 @@ func TestNodeOrder(t *testing.T) {
 	devices := testkit.A100.Devices("n1", 3)
 	devices[0].Index, devices[2].Index = 1, 1
 	n, err := vgpu.NewNode("n1", []vgpu.Device{devices[2], devices[1], devices[0]})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	var got []vgpu.DeviceID
 	for _, d := range n.Devices() {
 		got = append(got, d.ID)
@@ -75,9 +74,7 @@ func TestNodeLink(t *testing.T) {
 	devices[0].Links = []vgpu.Link{{Peer: "n1/g1", Class: vgpu.LinkNVLink, Lanes: 2}, {Peer: "elsewhere", Class: vgpu.LinkPIX}}
 	devices[1].Links = []vgpu.Link{{Peer: "n1/g0", Class: vgpu.LinkNVLink, Lanes: 4}, {Peer: "n1/g1", Class: vgpu.LinkPIX}}
 	n, err := vgpu.NewNode("n1", devices)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	want := vgpu.Link{Class: vgpu.LinkNVLink, Lanes: 4}
 	for _, pair := range [][2]int{{0, 1}, {1, 0}} {
 		if diff := cmp.Diff(want, n.Link(pair[0], pair[1])); diff != "" {
@@ -137,19 +134,13 @@ func TestAddMalformed(t *testing.T) {
 // TestClone: a clone and its origin do not see each other's changes.
 func TestClone(t *testing.T) {
 	n := testkit.Node(t, "n1", testkit.A100, 2)
-	if err := n.Add(testkit.Assignment(t, n, 0, "a", 3)); err != nil {
-		t.Fatal(err)
-	}
-	if err := n.Hold(vgpu.Hold{Assignment: testkit.Assignment(t, n, 1, "h", 4)}); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, n.Add(testkit.Assignment(t, n, 0, "a", 3)))
+	must.OK(t, n.Hold(vgpu.Hold{Assignment: testkit.Assignment(t, n, 1, "h", 4)}))
 	c := n.Clone()
 	before := dump(testkit.Cluster(t, c.Clone()))
 	n.Remove("a")
 	n.Release("h")
-	if err := n.Add(testkit.Assignment(t, n, 1, "b", 10)); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, n.Add(testkit.Assignment(t, n, 1, "b", 10)))
 	if diff := cmp.Diff(before, dump(testkit.Cluster(t, c))); diff != "" {
 		t.Errorf("the clone changed (-before +after):\n%s", diff)
 	}
@@ -162,18 +153,14 @@ func TestClone(t *testing.T) {
 
 func TestNewCluster(t *testing.T) {
 	pod := func(n *vgpu.Node) *vgpu.Node {
-		if err := n.Add(testkit.Assignment(t, n, 0, "a", 3)); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, n.Add(testkit.Assignment(t, n, 0, "a", 3)))
 		return n
 	}
 	node := func(name string) *vgpu.Node { return testkit.Node(t, name, testkit.A100, 1) }
 	owned := node("n9")
 	testkit.Cluster(t, owned)
 	sameDevice, err := vgpu.NewNode("n2", testkit.A100.Devices("n1", 1))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	tests := []struct {
 		name  string
 		nodes []*vgpu.Node
@@ -274,9 +261,7 @@ func TestAmounts(t *testing.T) {
 // TestOnly: the excluded devices take no new share and keep what they have; the node itself does not change.
 func TestOnly(t *testing.T) {
 	n := testkit.Node(t, "n1", testkit.A100, 3)
-	if err := n.Add(testkit.Assignment(t, n, 0, "a", 4)); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, n.Add(testkit.Assignment(t, n, 0, "a", 4)))
 	if sick := n.Only(func(i int) bool { return i > 0 }).Only(func(i int) bool { return i < 2 }); sick.FreeFor(0, &vgpu.Request{}).Slots != 0 {
 		t.Error("a sick device takes something")
 	}
@@ -289,9 +274,7 @@ func TestOnly(t *testing.T) {
 	if got := only.Used(0).Slots; got != 4 {
 		t.Errorf("device 0 has %d slots used, want 4", got)
 	}
-	if err := only.Add(testkit.Assignment(t, only, 1, "b", 10)); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, only.Add(testkit.Assignment(t, only, 1, "b", 10)))
 	for i, want := range []vgpu.Slots{6, 10, 10} {
 		if got := n.FreeFor(i, &vgpu.Request{}).Slots; got != want {
 			t.Errorf("device %d of the node has %d slots free, want %d", i, got, want)
@@ -304,14 +287,10 @@ func TestOnly(t *testing.T) {
 func TestWithout(t *testing.T) {
 	n := testkit.Node(t, "n1", testkit.A100, 2)
 	for i, pod := range []string{"a", "b"} {
-		if err := n.Add(testkit.Assignment(t, n, i, pod, 4)); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, n.Add(testkit.Assignment(t, n, i, pod, 4)))
 	}
 	for i, pod := range []string{"c", "d"} {
-		if err := n.Hold(vgpu.Hold{Assignment: testkit.Assignment(t, n, i, pod, 3)}); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, n.Hold(vgpu.Hold{Assignment: testkit.Assignment(t, n, i, pod, 3)}))
 	}
 	left := n.Without(func(h *vgpu.Hold, held bool) bool { return h.UID == "a" && !held || h.UID == "d" && held })
 	for _, ledger := range []*vgpu.Node{left, n} {
@@ -338,9 +317,7 @@ func TestHealed(t *testing.T) {
 	devices := testkit.A100.Devices("n1", 2)
 	devices[1].Healthy = false
 	n, err := vgpu.NewNode("n1", devices)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	if free := n.Healed().FreeFor(1, &vgpu.Request{}).Slots; free != 10 {
 		t.Errorf("the healed device has %d slots free", free)
 	}

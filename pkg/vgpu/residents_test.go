@@ -5,6 +5,8 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/tandem-gpu/tandem/test/must"
 )
 
 // TestResidents: the compute of a pod on a device is that of the containers that run together there, or of the largest init
@@ -14,9 +16,7 @@ func TestResidents(t *testing.T) {
 		{ID: "a", Model: "M", Slots: 10, Memory: 10, Healthy: true},
 		{ID: "b", Index: 1, Model: "M", Slots: 10, Memory: 10, Healthy: true},
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	container := func(name string, kind ContainerKind, device DeviceID, slots Slots, limit MilliGPU) ContainerAssignment {
 		return ContainerAssignment{
 			Name: name, Kind: kind, Devices: []DeviceID{device},
@@ -33,9 +33,7 @@ func TestResidents(t *testing.T) {
 		}},
 	} {
 		a.Node = "n1"
-		if err := n.Add(a); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, n.Add(a))
 	}
 	if diff := cmp.Diff([]Resident{{UID: "x", Pod: "x", Tenancy: tenancy, Compute: 1000}, {UID: "y", Pod: "y", Compute: 700}}, n.Residents(0, nil)); diff != "" {
 		t.Error(diff)

@@ -10,6 +10,7 @@ import (
 	"github.com/tandem-gpu/tandem/pkg/snapshot"
 	"github.com/tandem-gpu/tandem/pkg/vgpu"
 	"github.com/tandem-gpu/tandem/pkg/why"
+	"github.com/tandem-gpu/tandem/test/must"
 )
 
 var job = snapshot.GangName{Source: "label", Namespace: "a", Name: "j"}
@@ -90,9 +91,7 @@ func TestCause(t *testing.T) {
 				s.Gangs = append(s.Gangs, *test.gang)
 			}
 			a, err := why.Gang(s, job)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, err)
 			if diff := cmp.Diff(test.want, a.Cause); diff != "" {
 				t.Errorf("cause (-want +got):\n%s", diff)
 			}
@@ -116,9 +115,7 @@ func TestReserved(t *testing.T) {
 		Cause: &why.Cause{Kind: why.BeingBound, Places: []snapshot.Place{{Name: named("j-0"), Node: "n1"}}},
 	}
 	got, err := why.Gang(s, job)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("answer (-want +got):\n%s", diff)
 	}

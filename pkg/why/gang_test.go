@@ -9,6 +9,7 @@ import (
 	"github.com/tandem-gpu/tandem/internal/testkit"
 	"github.com/tandem-gpu/tandem/pkg/snapshot"
 	"github.com/tandem-gpu/tandem/pkg/vgpu"
+	"github.com/tandem-gpu/tandem/test/must"
 )
 
 // drawGang draws a cluster and a gang of which some members wait and one may have a place.
@@ -43,9 +44,7 @@ func drawGang(t *rapid.T) (*snapshot.Snapshot, snapshot.GangName) {
 // carryOut books the places of a change on the cluster after it, and returns how many there are.
 func carryOut(t *rapid.T, s *snapshot.Snapshot, c *Change) int {
 	cluster, err := s.Cluster()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	for i := range c.Leave {
 		if c.Kind == PodsLeave {
 			cluster.Remove(c.Leave[i].UID)
@@ -83,13 +82,9 @@ func TestGangChangeLaw(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		s, name := drawGang(t)
 		a, err := Gang(s, name)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		q, err := ask(s, pendingOf(s), &name)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		placed := 0
 		for i := range s.Nodes {
 			for k := range s.Nodes[i].Pods {
@@ -126,9 +121,7 @@ func pendingOf(s *snapshot.Snapshot) []*snapshot.Pending {
 func TestGangKindsMet(t *testing.T) {
 	met, cases := map[Kind]int{}, rapid.Custom(func(t *rapid.T) *Answer {
 		a, err := Gang(drawGang(t))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		return a
 	})
 	for seed := range 1000 {

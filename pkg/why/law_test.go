@@ -12,6 +12,7 @@ import (
 	"github.com/tandem-gpu/tandem/pkg/snapshot"
 	"github.com/tandem-gpu/tandem/pkg/vgpu"
 	"github.com/tandem-gpu/tandem/pkg/why"
+	"github.com/tandem-gpu/tandem/test/must"
 )
 
 // drawWaiting draws a small cluster and a pod that waits there.
@@ -90,17 +91,13 @@ func fits(s *snapshot.Snapshot, nodes []*vgpu.Node, r *vgpu.Request) bool {
 
 func clusterOf(t *rapid.T, s *snapshot.Snapshot) *vgpu.Cluster {
 	c, err := s.Cluster()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	return c
 }
 
 func answer(t *rapid.T, s *snapshot.Snapshot) *why.Answer {
 	a, err := why.Pod(s, "waits")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	return a
 }
 
@@ -156,9 +153,7 @@ func changed(t *rapid.T, s *snapshot.Snapshot, c *why.Change, but int) (*snapsho
 		}))
 	}
 	cluster, err := vgpu.NewCluster(nodes...)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	return s, cluster
 }
 

@@ -13,6 +13,7 @@ import (
 	"github.com/tandem-gpu/tandem/pkg/snapshot"
 	"github.com/tandem-gpu/tandem/pkg/vgpu"
 	"github.com/tandem-gpu/tandem/pkg/why"
+	"github.com/tandem-gpu/tandem/test/must"
 )
 
 // exponential is the prediction for a pod whose remaining time has a mean in seconds and no memory.
@@ -170,9 +171,7 @@ func TestLikelyRangesAreCalibrated(t *testing.T) {
 			for range 60 {
 				s, means := crowded(r, test.nodes, test.wants)
 				a, err := why.Pod(s, "waits")
-				if err != nil {
-					t.Fatal(err)
-				}
+				must.OK(t, err)
 				c := changeOf(a, why.PodsLikelyEnd)
 				if c == nil {
 					t.Fatalf("no range: %+v", a.Changes)
@@ -216,9 +215,7 @@ func TestLikelyGangsEndTogether(t *testing.T) {
 			s.Nodes[0].Pods = append(s.Nodes[0].Pods, one)
 		}
 		a, err := why.Pod(s, "waits")
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		return changeOf(a, why.PodsLikelyEnd)
 	}
 	// The median of one exponential is .69 of its mean, that of the last of ten 2.7 of it.

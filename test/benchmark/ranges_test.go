@@ -9,6 +9,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
+
+	"github.com/tandem-gpu/tandem/test/must"
 )
 
 func TestCompareRatios(t *testing.T) {
@@ -74,9 +76,7 @@ func TestCompareCosts(t *testing.T) {
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
 			milliseconds, err := Milliseconds(test.output)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, err)
 			if _, broken := CompareCosts(costs, milliseconds); !cmp.Equal(test.want, broken) {
 				t.Errorf("broken: %q, want %q", broken, test.want)
 			}
@@ -92,18 +92,12 @@ func TestPodsPerSecond(t *testing.T) {
 	// 2,000 pods in 8, 10, 20 and 16 s: the two rounds in the middle are 125 and 200 pods/s.
 	for name, duration := range map[string]string{"a": "8", "b": "10", "c": "20", "d": "16"} {
 		round := strings.ReplaceAll(file, "8.5", duration)
-		if err := os.WriteFile(filepath.Join(dir, name+".json"), []byte(round), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, os.WriteFile(filepath.Join(dir, name+".json"), []byte(round), 0o600))
 	}
 	pods, err := Pods("workloads.yaml")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	got, err := PodsPerSecond(dir, pods)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	if diff := cmp.Diff(map[string]float64{"PlainStock/500Nodes": 162.5}, got); diff != "" {
 		t.Errorf("rates (-want +got):\n%s", diff)
 	}
@@ -113,9 +107,7 @@ func TestMostPodsPerSecond(t *testing.T) {
 	dir := t.TempDir()
 	progress := func(name string, lines ...string) {
 		t.Helper()
-		if err := os.WriteFile(filepath.Join(dir, name+".dat"), []byte(strings.Join(lines, "\n")+"\n"), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, os.WriteFile(filepath.Join(dir, name+".dat"), []byte(strings.Join(lines, "\n")+"\n"), 0o600))
 	}
 	// 475 of 500 are 95 %: they are there after 20, 30 and 50 seconds, the last one never or minutes later.
 	progress("A_500Nodes_stock_1", "10.0s 9 9 474 1.0 0 0 0 0", "20.0s 9 9 480 1.0 0 0 0 0", "320.0s 9 9 500 1.0 0 0 0 0")
@@ -124,14 +116,10 @@ func TestMostPodsPerSecond(t *testing.T) {
 	// All but a few came within the last second: the time of all counts, 500 in 4 s.
 	progress("B_500Nodes_stock_1", "1.0s 9 9 2 1.0 0 0 0 0", "2.0s 9 9 100 98 0 0 0 0")
 	duration := `{"dataItems":[{"data":{"Duration":4},"labels":{"Metric":"SchedulingDuration","Name":"Benchmark/B/500Nodes/n"}}]}`
-	if err := os.WriteFile(filepath.Join(dir, "b.json"), []byte(duration), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, os.WriteFile(filepath.Join(dir, "b.json"), []byte(duration), 0o600))
 	pods := map[string]int{"A/500Nodes": 500, "B/500Nodes": 500}
 	got, err := MostPodsPerSecond(dir, pods)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	// 480/20 = 24, 475/30 = 15.8, 500/50 = 10: the median is 15.8.
 	want := map[string]float64{"A/500Nodes": 475. / 30, "B/500Nodes": 125}
 	if diff := cmp.Diff(want, got, cmpopts.EquateApprox(0, 1e-9)); diff != "" {
@@ -152,14 +140,10 @@ func TestGangsPerSecond(t *testing.T) {
 		// scheduler_perf writes this one beside them.
 		"c.json": `{"version":"v1"}`,
 	} {
-		if err := os.WriteFile(filepath.Join(dir, name), []byte(content), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, os.WriteFile(filepath.Join(dir, name), []byte(content), 0o600))
 	}
 	got, err := GangsPerSecond(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	want := map[string]float64{"GangStock/5000Nodes": 5, "GangTandem/5000Nodes": 100}
 	if diff := cmp.Diff(want, got, cmpopts.EquateApprox(0, 1e-9)); diff != "" {
 		t.Errorf("rates (-want +got):\n%s", diff)
@@ -173,9 +157,7 @@ func TestGangsPerSecond(t *testing.T) {
 
 func TestPods(t *testing.T) {
 	pods, err := Pods("workloads.yaml")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	// Workloads of one name have as many pods as their case says.
 	for name, want := range map[string]int{"VGPUTandem/5000Nodes": 3000, "GangTandem/5000Nodes": 1600, "GangStock/5000Nodes": 1600} {
 		if pods[name] != want {
@@ -183,9 +165,7 @@ func TestPods(t *testing.T) {
 		}
 	}
 	ranges, err := LoadRanges("ranges.yaml")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	for _, r := range slices.Concat(ranges.Ratios, ranges.Gangs, ranges.Preemptions) {
 		if pods[r.Ours] == 0 || pods[r.Stock] == 0 {
 			t.Errorf("%s compares workloads that do not exist: %s, %s", r.Name, r.Ours, r.Stock)
@@ -195,9 +175,7 @@ func TestPods(t *testing.T) {
 
 func TestLoadRanges(t *testing.T) {
 	ranges, err := LoadRanges("ranges.yaml")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	if len(ranges.Ratios) == 0 || len(ranges.Gangs) == 0 || len(ranges.Preemptions) == 0 || len(ranges.Costs) == 0 {
 		t.Errorf("nothing to compare: %+v", ranges)
 	}
@@ -212,9 +190,7 @@ func TestLoadRanges(t *testing.T) {
 		}
 	}
 	path := filepath.Join(t.TempDir(), "ranges.yaml")
-	if err := os.WriteFile(path, []byte("ratios:\n- nam: x\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, os.WriteFile(path, []byte("ratios:\n- nam: x\n"), 0o600))
 	if _, err := LoadRanges(path); err == nil || !strings.Contains(err.Error(), `unknown field`) {
 		t.Errorf("a misspelt field gives %v", err)
 	}

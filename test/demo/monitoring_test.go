@@ -18,6 +18,7 @@ import (
 
 	"github.com/tandem-gpu/tandem/pkg/api/v1alpha1"
 	"github.com/tandem-gpu/tandem/test/fakegpu"
+	"github.com/tandem-gpu/tandem/test/must"
 )
 
 // TestMonitoring plays the demo while a real Prometheus scrapes its programs by the jobs of deploy/monitoring, breaks a GPU, and asks
@@ -30,13 +31,9 @@ func TestMonitoring(t *testing.T) {
 	defer cancel()
 	out := newTerminal(os.Stderr)
 	built, err := build(ctx, out, "")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	c, err := startCluster(ctx, out, built)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	defer c.stop()
 	defer func() {
 		if t.Failed() {
@@ -47,9 +44,7 @@ func TestMonitoring(t *testing.T) {
 	if _, err := play(ctx, out, c); err != nil {
 		t.Fatal(err)
 	}
-	if err := c.tell(ctx, out); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, c.tell(ctx, out))
 	p.await(ctx, t, "no alert has anything to say", p.quiet)
 	c.breakGPUs(t)
 	c.measureFleet(ctx, t)
@@ -90,9 +85,7 @@ func (c *cluster) breakGPUs(t *testing.T) {
 // change changes the GPUs of a node.
 func (c *cluster) change(t *testing.T, node int, change func(*fakegpu.State)) {
 	t.Helper()
-	if err := fakegpu.Update(filepath.Join(c.dir, c.nodes[node].name, "gpus.json"), change); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, fakegpu.Update(filepath.Join(c.dir, c.nodes[node].name, "gpus.json"), change))
 }
 
 // submitOdd has jane report the rate of a pod, and submit a gang that is larger than the cluster.
@@ -122,9 +115,7 @@ func (c *cluster) refuseStart(ctx context.Context, t *testing.T) {
 		t.Fatalf("the agent listens at %v: %v", sockets, err)
 	}
 	connection, err := grpc.NewClient("unix:"+sockets[0], grpc.WithTransportCredentials(insecure.NewCredentials()))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	defer connection.Close()
 	request := &pluginapi.PreStartContainerRequest{DevicesIds: []string{"held by nobody"}}
 	if _, err := pluginapi.NewDevicePluginClient(connection).PreStartContainer(ctx, request); err == nil {
@@ -140,9 +131,7 @@ func (c *cluster) measureFleet(ctx context.Context, t *testing.T) {
 		w.Header().Set("Content-Type", "application/json")
 		_, _ = fmt.Fprintf(w, `{"status": "success", "data": {"resultType": "vector", "result": [{"metric": {}, "value": [%d, %q]}]}}`, c.quick().Unix(), answers[r.FormValue("query")])
 	}))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	t.Cleanup(measured.close)
 	patch := fmt.Sprintf(`{"spec": {"metrics": {"prometheusURL": %q, "queries": {"rate": "requests", "latency": "latency"}}}}`, measured.url())
 	if _, err := c.objects.Resource(v1alpha1.InferenceFleets).Namespace(namespace).Patch(ctx, fleetName, types.MergePatchType, []byte(patch), metav1.PatchOptions{}); err != nil {

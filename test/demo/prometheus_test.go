@@ -25,6 +25,7 @@ import (
 	"github.com/tandem-gpu/tandem/internal/metrics/query"
 	"github.com/tandem-gpu/tandem/internal/metrics/sources"
 	"github.com/tandem-gpu/tandem/internal/sandbox"
+	"github.com/tandem-gpu/tandem/test/must"
 )
 
 // prometheus is one that scrapes the programs of the demo.
@@ -42,13 +43,9 @@ func startPrometheus(ctx context.Context, t *testing.T, c *cluster) *prometheus 
 	dir := t.TempDir()
 	config := c.configure(ctx, t, dir)
 	binary, err := sandbox.Tool(ctx, "prometheus")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	ports, err := sandbox.FreePorts(1)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	address := fmt.Sprintf("%s:%d", loopback, ports[0])
 	if _, err := c.plane.Processes().Start("prometheus", exec.Command(binary, "--config.file="+config, "--storage.tsdb.path="+filepath.Join(dir, "data"), "--web.listen-address="+address)); err != nil {
 		t.Fatal(err)
@@ -71,12 +68,8 @@ func (c *cluster) configure(ctx context.Context, t *testing.T, dir string) strin
 	deployed := filepath.Join(c.root, "deploy", "monitoring")
 	config := object{}
 	raw, err := os.ReadFile(filepath.Join(deployed, "prometheus.yaml"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := yaml.Unmarshal(raw, &config); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
+	must.OK(t, yaml.Unmarshal(raw, &config))
 	for _, each := range config["scrape_configs"].([]any) {
 		job := each.(object)
 		delete(job, "kubernetes_sd_configs")
@@ -92,9 +85,7 @@ func (c *cluster) configure(ctx context.Context, t *testing.T, dir string) strin
 		t.Fatal(err)
 	}
 	path := filepath.Join(dir, "prometheus.yaml")
-	if err := os.WriteFile(path, raw, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, os.WriteFile(path, raw, 0o600))
 	return path
 }
 
@@ -115,9 +106,7 @@ func (c *cluster) targets(job string) []any {
 func (c *cluster) token(ctx context.Context, t *testing.T, deployed, dir string) string {
 	t.Helper()
 	roles, err := os.ReadFile(filepath.Join(deployed, "rbac.yaml"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	const account = `
 {apiVersion: v1, kind: Namespace, metadata: {name: monitoring}}
 ---
@@ -130,22 +119,14 @@ roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: tandem-m
 subjects: [{kind: ServiceAccount, name: prometheus, namespace: monitoring}]
 `
 	for _, manifest := range []string{string(roles), account} {
-		if err := c.plane.Apply(ctx, []byte(manifest)); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, c.plane.Apply(ctx, []byte(manifest)))
 	}
 	kubeconfig, err := c.plane.ServiceAccount(ctx, "monitoring", "prometheus")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	login, err := clientcmd.BuildConfigFromFlags("", kubeconfig)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	path := filepath.Join(dir, "token")
-	if err := os.WriteFile(path, []byte(login.BearerToken), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, os.WriteFile(path, []byte(login.BearerToken), 0o600))
 	return path
 }
 

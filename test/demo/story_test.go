@@ -7,29 +7,25 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/tandem-gpu/tandem/test/must"
 )
 
 // fetch returns what a server of the demo answers.
 func fetch(t *testing.T, address string) string {
 	t.Helper()
 	answer, err := http.Get(address)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	defer answer.Body.Close()
 	text, err := io.ReadAll(answer.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	return strings.TrimSpace(string(text))
 }
 
 // The stand-in for Prometheus knows the number of requests, by the clock of the controller, and nothing else.
 func TestRequests(t *testing.T) {
 	r, err := startRequests(func() time.Time { return time.Unix(1700000000, 0) })
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	defer r.close()
 	r.rate.Store(80)
 	for query, want := range map[string]string{rateQuery: `"value": [1700000000, "80"]`, "up": `"result": []`} {
@@ -42,9 +38,7 @@ func TestRequests(t *testing.T) {
 // The notebook is idle until somebody opens its page. What the controller and the tab of a browser read does not count.
 func TestJupyter(t *testing.T) {
 	j, err := startJupyter(time.Unix(1700000000, 0))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	defer j.close()
 	base := j.url() + notebookPath
 	idle := `[{"execution_state":"idle","last_activity":"2023-11-14T22:13:20Z"}]`

@@ -15,6 +15,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/tandem-gpu/tandem/internal/sandbox"
+	"github.com/tandem-gpu/tandem/test/must"
 )
 
 // The tables of docs/guides/security.md that say what accounts may do, by the heading above them.
@@ -27,13 +28,9 @@ const (
 func guide(t *testing.T) string {
 	t.Helper()
 	root, err := sandbox.Root()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	raw, err := os.ReadFile(filepath.Join(root, "docs", "guides", "security.md"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	return string(raw)
 }
 
@@ -72,9 +69,7 @@ func rules(t *testing.T, config *rest.Config, namespace string) []string {
 	review := &authorizationv1.SelfSubjectRulesReview{Spec: authorizationv1.SelfSubjectRulesReviewSpec{Namespace: namespace}}
 	got, err := clientFor(t, config).AuthorizationV1().SelfSubjectRulesReviews().
 		Create(t.Context(), review, metav1.CreateOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	if got.Status.Incomplete {
 		t.Fatalf("the API server does not know all rules: %s", got.Status.EvaluationError)
 	}
@@ -122,9 +117,7 @@ func onlyNamed(list []string) string {
 func TestAccountsMayDoWhatTheGuideLists(t *testing.T) {
 	_, err := client(t.Context(), t, admin).CoreV1().ServiceAccounts(systemNamespace).
 		Create(t.Context(), &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "nobody"}}, metav1.CreateOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	listed := map[string][]string{"tandem-agent": documented(t, agentMay), "tandem-mps": nil}
 	for _, namespace := range []string{systemNamespace, team, "default", "kube-system"} {
 		anybody := rules(t, tokenConfig(t.Context(), t, "nobody", ""), namespace)
@@ -162,9 +155,7 @@ func TestAgentMayNotDoWhatTheGuideExcludes(t *testing.T) {
 				}}
 				got, err := client(t.Context(), t, agent).AuthorizationV1().SelfSubjectAccessReviews().
 					Create(t.Context(), review, metav1.CreateOptions{})
-				if err != nil {
-					t.Fatal(err)
-				}
+				must.OK(t, err)
 				if got.Status.Allowed {
 					t.Errorf("allowed in namespace %q: %s", namespace, got.Status.Reason)
 				}

@@ -16,6 +16,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
+
+	"github.com/tandem-gpu/tandem/test/must"
 )
 
 // warned keeps the warnings of answers.
@@ -52,9 +54,7 @@ func warnedClient(t *testing.T) (kubernetes.Interface, *warned) {
 		_, err := c.CoreV1().Pods(team).Create(ctx, canary, dryRun)
 		return len(w.take()) > 0, err
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	return c, w
 }
 
@@ -108,15 +108,11 @@ func TestBareKeysAreReportedOnce(t *testing.T) {
 			t.Errorf("warned %q, want %q in it", got, want)
 		}
 	}
-	if err := patch(types.MergePatchType, `{"metadata":{"labels":{"a":"b"}}}`)(t.Context(), c, p); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, patch(types.MergePatchType, `{"metadata":{"labels":{"a":"b"}}}`)(t.Context(), c, p))
 	if got := w.take(); len(got) > 0 {
 		t.Errorf("warned %q when another label was added", got)
 	}
-	if err := patch(types.MergePatchType, `{"metadata":{"annotations":{"max-latency":"40ms"}}}`)(t.Context(), c, p); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, patch(types.MergePatchType, `{"metadata":{"annotations":{"max-latency":"40ms"}}}`)(t.Context(), c, p))
 	if got := w.take(); len(got) != 1 || strings.Contains(got[0], "vgpu") {
 		t.Errorf("warned %q when a key was added", got)
 	}

@@ -26,6 +26,7 @@ import (
 	"github.com/tandem-gpu/tandem/pkg/plugins/gpupreempt"
 	"github.com/tandem-gpu/tandem/pkg/plugins/gpushare"
 	testcluster "github.com/tandem-gpu/tandem/test/cluster"
+	"github.com/tandem-gpu/tandem/test/must"
 )
 
 // asScheduler in the environment makes the test's own binary behave as the scheduler.
@@ -182,9 +183,7 @@ func as(ctx context.Context, t *testing.T, who account) *rest.Config {
 	default:
 		config, err = cluster.Config(string(who), nil)
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	return config
 }
 
@@ -197,9 +196,7 @@ func client(ctx context.Context, t *testing.T, who account) kubernetes.Interface
 func clientFor(t *testing.T, config *rest.Config) kubernetes.Interface {
 	t.Helper()
 	c, err := kubernetes.NewForConfig(config)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	return c
 }
 
@@ -210,17 +207,13 @@ func tokenConfig(ctx context.Context, t *testing.T, name, node string) *rest.Con
 	request := &authenticationv1.TokenRequest{}
 	if node != "" {
 		n, err := c.CoreV1().Nodes().Get(ctx, node, metav1.GetOptions{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		request.Spec.BoundObjectRef = &authenticationv1.BoundObjectReference{
 			APIVersion: "v1", Kind: "Node", Name: node, UID: n.UID,
 		}
 	}
 	token, err := c.CoreV1().ServiceAccounts(systemNamespace).CreateToken(ctx, name, request, metav1.CreateOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	config := rest.AnonymousClientConfig(cluster.Admin())
 	config.BearerToken = token.Status.Token
 	config.QPS = -1

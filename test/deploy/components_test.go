@@ -17,6 +17,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/tandem-gpu/tandem/internal/sandbox"
+	"github.com/tandem-gpu/tandem/test/must"
 )
 
 // overlay renders deploy/ with a component, as the overlay of an administrator does.
@@ -29,25 +30,15 @@ func overlay(t *testing.T, component string) []runtime.Object {
 func build(t *testing.T, lines string) []byte {
 	t.Helper()
 	root, err := sandbox.Root()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	folder, err := filepath.EvalSymlinks(t.TempDir())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	deploy, err := filepath.Rel(folder, filepath.Join(root, "deploy"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	kustomization := strings.ReplaceAll("resources: [DEPLOY]\n"+lines, "DEPLOY", deploy)
-	if err := os.WriteFile(filepath.Join(folder, "kustomization.yaml"), []byte(kustomization), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, os.WriteFile(filepath.Join(folder, "kustomization.yaml"), []byte(kustomization), 0o600))
 	raw, err := render(folder)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	return raw
 }
 

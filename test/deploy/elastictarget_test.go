@@ -23,6 +23,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/tandem-gpu/tandem/pkg/api/v1alpha1"
+	"github.com/tandem-gpu/tandem/test/must"
 )
 
 // Refusals by the policies on targets, and on the time at which a pod leaves.
@@ -34,9 +35,7 @@ const (
 func elasticTargets(t *testing.T, config *rest.Config) dynamic.ResourceInterface {
 	t.Helper()
 	c, err := dynamic.NewForConfig(config)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	return c.Resource(v1alpha1.ElasticTargets).Namespace(team)
 }
 
@@ -53,9 +52,7 @@ func targetObject(t *testing.T, target *v1alpha1.ElasticTarget) *unstructured.Un
 	t.Helper()
 	target.SetGroupVersionKind(v1alpha1.GroupVersion.WithKind("ElasticTarget"))
 	object, err := runtime.DefaultUnstructuredConverter.ToUnstructured(target)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	return &unstructured.Unstructured{Object: object}
 }
 
@@ -87,9 +84,7 @@ func storeTarget(t *testing.T, name string) *unstructured.Unstructured {
 	target := elasticTarget(name)
 	all := elasticTargets(t, as(t.Context(), t, controller))
 	stored, err := all.Create(t.Context(), targetObject(t, target), metav1.CreateOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	t.Cleanup(func() {
 		ctx := context.WithoutCancel(t.Context())
 		if err := elasticTargets(t, cluster.Admin()).Delete(ctx, name, metav1.DeleteOptions{}); err != nil {
@@ -103,9 +98,7 @@ func storeTarget(t *testing.T, name string) *unstructured.Unstructured {
 	}
 	stored, err = elasticTargets(t, as(t.Context(), t, scheduler)).Patch(t.Context(), name, types.MergePatchType,
 		[]byte(`{"status":{"scheduler":{"workers":4,"message":"no room for the fourth"}}}`), metav1.PatchOptions{}, "status")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	return stored
 }
 
@@ -182,9 +175,7 @@ func TestElasticTargetStatusSchema(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			object := stored.DeepCopy()
-			if err := unstructured.SetNestedField(object.Object, test.value, "status", test.field); err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, unstructured.SetNestedField(object.Object, test.value, "status", test.field))
 			strict := metav1.UpdateOptions{DryRun: []string{metav1.DryRunAll}, FieldValidation: metav1.FieldValidationStrict}
 			_, err := all.UpdateStatus(t.Context(), object, strict)
 			if test.want != "" {
@@ -209,9 +200,7 @@ func createTarget(t *testing.T) targetWrite {
 // setTarget sends the whole target with one field changed, or removed where the value is nil.
 func setTarget(t *testing.T, value any, path ...string) targetWrite {
 	return func(ctx context.Context, all dynamic.ResourceInterface, stored *unstructured.Unstructured) error {
-		if err := unstructured.SetNestedField(stored.Object, value, path...); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, unstructured.SetNestedField(stored.Object, value, path...))
 		if value == nil {
 			unstructured.RemoveNestedField(stored.Object, path...)
 		}
@@ -349,9 +338,7 @@ func TestViewersSeeElasticTargets(t *testing.T) {
 	storeTarget(t, "gang")
 	c := client(t.Context(), t, admin)
 	role, err := c.RbacV1().ClusterRoles().Get(t.Context(), "tandem-elastictargets-view", metav1.GetOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	if role.Labels["rbac.authorization.k8s.io/aggregate-to-view"] != "true" {
 		t.Errorf("the role is not taken into view: labels %v", role.Labels)
 	}
@@ -364,9 +351,7 @@ func TestViewersSeeElasticTargets(t *testing.T) {
 		t.Fatal(err)
 	}
 	config, err := cluster.Config("ann", nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	all := elasticTargets(t, config)
 	await(t, "the viewer sees the target", func(ctx context.Context) (bool, error) {
 		list, err := all.List(ctx, metav1.ListOptions{})
@@ -437,9 +422,7 @@ func TestKubeletOfPodsThatLeave(t *testing.T) {
 	p := createBound(t.Context(), t, genuine)
 	c := client(t.Context(), t, kubelet)
 	wantRefusal(t, leaves("2026-01-31T12:00:00Z", "status")(t.Context(), c, p), byLeaving)
-	if err := leaves("2026-01-31T12:00:00Z")(t.Context(), client(t.Context(), t, controller), p); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, leaves("2026-01-31T12:00:00Z")(t.Context(), client(t.Context(), t, controller), p))
 	if err := patch(types.StrategicMergePatchType, `{"status":{"phase":"Running"}}`, "status")(t.Context(), c, p); err != nil {
 		t.Error(err)
 	}

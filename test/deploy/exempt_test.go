@@ -10,6 +10,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/utils/ptr"
+
+	"github.com/tandem-gpu/tandem/test/must"
 )
 
 // exemptNamespace creates a namespace that an administrator took out of tandem-pods-host.
@@ -17,9 +19,7 @@ func exemptNamespace(t *testing.T, name string) {
 	t.Helper()
 	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{hostAccess: "allowed"}}}
 	_, err := client(t.Context(), t, admin).CoreV1().Namespaces().Create(t.Context(), namespace, metav1.CreateOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 }
 
 // An administrator's label opens the host to a namespace, and nothing else.
@@ -73,9 +73,7 @@ func TestNamespaceThatWasExempt(t *testing.T) {
 
 	body := fmt.Sprintf(`{"metadata":{"labels":{%q:"true"}}}`, hostAccess)
 	_, err := c.CoreV1().Namespaces().Patch(t.Context(), namespace, types.MergePatchType, []byte(body), metav1.PatchOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	err = wait.PollUntilContextTimeout(t.Context(), pollInterval, timeout, true, func(ctx context.Context) (bool, error) {
 		_, err = c.CoreV1().Pods(namespace).Create(ctx, again, dryRun)
 		return err != nil, nil

@@ -16,6 +16,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/tandem-gpu/tandem/pkg/api/v1alpha1"
+	"github.com/tandem-gpu/tandem/test/must"
 )
 
 // Refusals by the policies on the status of fleets, and on the annotations of notebooks' pods.
@@ -27,9 +28,7 @@ const (
 func inferenceFleets(t *testing.T, config *rest.Config) dynamic.ResourceInterface {
 	t.Helper()
 	c, err := dynamic.NewForConfig(config)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	return c.Resource(v1alpha1.InferenceFleets).Namespace(team)
 }
 
@@ -43,9 +42,7 @@ func storeFleet(t *testing.T) *unstructured.Unstructured {
 	o.SetNamespace(team)
 	all := inferenceFleets(t, cluster.Admin())
 	stored, err := all.Create(t.Context(), o, metav1.CreateOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	t.Cleanup(func() {
 		if err := all.Delete(context.WithoutCancel(t.Context()), o.GetName(), metav1.DeleteOptions{}); err != nil {
 			t.Errorf("remove InferenceFleet: %v", err)

@@ -17,14 +17,13 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/tandem-gpu/tandem/pkg/api/v1alpha1"
+	"github.com/tandem-gpu/tandem/test/must"
 )
 
 func gpuNodes(t *testing.T, config *rest.Config) dynamic.ResourceInterface {
 	t.Helper()
 	c, err := dynamic.NewForConfig(config)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	return c.Resource(v1alpha1.GPUNodes)
 }
 
@@ -32,9 +31,7 @@ func unstruct(t *testing.T, node *v1alpha1.GPUNode) *unstructured.Unstructured {
 	t.Helper()
 	node.SetGroupVersionKind(v1alpha1.GroupVersion.WithKind("GPUNode"))
 	object, err := runtime.DefaultUnstructuredConverter.ToUnstructured(node)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	return &unstructured.Unstructured{Object: object}
 }
 
@@ -57,9 +54,7 @@ func createGPUNode(t *testing.T, name string) *unstructured.Unstructured {
 	t.Helper()
 	nodes := gpuNodes(t, cluster.Admin())
 	stored, err := nodes.Create(t.Context(), unstruct(t, gpuNode(name)), metav1.CreateOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	t.Cleanup(func() {
 		if err := nodes.Delete(context.WithoutCancel(t.Context()), name, metav1.DeleteOptions{}); err != nil {
 			t.Errorf("remove GPUNode: %v", err)
@@ -71,9 +66,7 @@ func createGPUNode(t *testing.T, name string) *unstructured.Unstructured {
 func TestAgentWritesItsOwnGPUNode(t *testing.T) {
 	nodes := gpuNodes(t, as(t.Context(), t, agent))
 	stored, err := nodes.Create(t.Context(), unstruct(t, gpuNode("n1")), metav1.CreateOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	t.Cleanup(func() {
 		err := gpuNodes(t, cluster.Admin()).Delete(context.WithoutCancel(t.Context()), "n1", metav1.DeleteOptions{})
 		if err != nil {
@@ -89,9 +82,7 @@ func TestAgentWritesItsOwnGPUNode(t *testing.T) {
 		t.Errorf("patch status: %v", err)
 	}
 	got, err := nodes.Get(t.Context(), "n1", metav1.GetOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	devices, _, _ := unstructured.NestedSlice(got.Object, "status", "devices")
 	driver, _, _ := unstructured.NestedString(got.Object, "status", "driverVersion")
 	if len(devices) != 1 || driver != "570.00" {
@@ -184,9 +175,7 @@ func TestOperatorsCordonDevices(t *testing.T) {
 
 	cordoned := n2.DeepCopy()
 	list := []any{map[string]any{"id": "GPU-1", "reason": "fan, ticket 123"}}
-	if err := unstructured.SetNestedSlice(cordoned.Object, list, "spec", "cordonedDevices"); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, unstructured.SetNestedSlice(cordoned.Object, list, "spec", "cordonedDevices"))
 	n2, err := gpuNodes(t, as(ctx, t, olga)).Update(ctx, cordoned, metav1.UpdateOptions{})
 	if err != nil {
 		t.Fatalf("cordon a device: %v", err)
@@ -218,13 +207,9 @@ func TestOwnerOfGPUNode(t *testing.T) {
 	config := as(t.Context(), t, agent)
 	me, err := clientFor(t, config).AuthenticationV1().SelfSubjectReviews().
 		Create(t.Context(), &authenticationv1.SelfSubjectReview{}, metav1.CreateOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	n1, err := client(t.Context(), t, admin).CoreV1().Nodes().Get(t.Context(), "n1", metav1.GetOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	told := me.Status.UserInfo.Extra["authentication.kubernetes.io/node-uid"]
 	if len(told) != 1 || told[0] != string(n1.UID) {
 		t.Fatalf("the agent is told the node's UID %v, want %s", told, n1.UID)
@@ -265,9 +250,7 @@ func TestOwnerOfGPUNode(t *testing.T) {
 		node.OwnerReferences = []metav1.OwnerReference{{APIVersion: "v1", Kind: "ConfigMap", Name: "x", UID: "x"}}
 		all := gpuNodes(t, cluster.Admin())
 		stored, err := all.Create(t.Context(), unstruct(t, node), metav1.CreateOptions{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		t.Cleanup(func() { _ = all.Delete(context.WithoutCancel(t.Context()), "n1", metav1.DeleteOptions{}) })
 		stored.Object["status"] = unstruct(t, gpuNode("n1", device("GPU-1"))).Object["status"]
 		if _, err := gpuNodes(t, config).UpdateStatus(t.Context(), stored, metav1.UpdateOptions{}); err != nil {
@@ -381,8 +364,6 @@ func may(t *testing.T, who account, request string) bool {
 	}}
 	got, err := client(t.Context(), t, who).AuthorizationV1().SelfSubjectAccessReviews().
 		Create(t.Context(), review, metav1.CreateOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	return got.Status.Allowed
 }

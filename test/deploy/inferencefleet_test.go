@@ -15,33 +15,26 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/tandem-gpu/tandem/pkg/api/v1alpha1"
+	"github.com/tandem-gpu/tandem/test/must"
 )
 
 // exampleFleet returns the fleet of examples/inference.
 func exampleFleet(t *testing.T) *unstructured.Unstructured {
 	t.Helper()
 	text, err := os.ReadFile("../../examples/inference/fleet.yaml")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	first, _, _ := strings.Cut(string(text), "\n---\n")
 	raw, err := yaml.YAMLToJSON([]byte(first))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	o := &unstructured.Unstructured{}
-	if err := o.UnmarshalJSON(raw); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, o.UnmarshalJSON(raw))
 	return o
 }
 
 // The example is legal as it stands, and the schema refuses what the controller cannot use.
 func TestInferenceFleetSchema(t *testing.T) {
 	c, err := dynamic.NewForConfig(as(t.Context(), t, admin))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	// at changes what stands at a path of the spec; nil removes it.
 	type at map[string]any
 	most := func(n int) []any {
@@ -156,9 +149,7 @@ func set(t *testing.T, in any, path []string, value any) {
 // What the example says of its variants is what their pods ask for, and the parts refer to one another.
 func TestInferenceExample(t *testing.T) {
 	text, err := os.ReadFile("../../examples/inference/fleet.yaml")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	var fleet v1alpha1.InferenceFleet
 	deployments, services := map[string]*appsv1.Deployment{}, map[string]*corev1.Service{}
 	for document := range strings.SplitSeq(string(text), "\n---\n") {

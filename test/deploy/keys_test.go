@@ -18,6 +18,7 @@ import (
 
 	"github.com/tandem-gpu/tandem/internal/sandbox"
 	"github.com/tandem-gpu/tandem/pkg/api/v1alpha1"
+	"github.com/tandem-gpu/tandem/test/must"
 )
 
 const byKeys = "ValidatingAdmissionPolicy 'tandem-keys'"
@@ -126,13 +127,9 @@ func TestPolicyKnowsAllKeys(t *testing.T) {
 func declaredKeys(t *testing.T) map[string][]string {
 	t.Helper()
 	root, err := sandbox.Root()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	file, err := parser.ParseFile(token.NewFileSet(), filepath.Join(root, "pkg/api/v1alpha1/names.go"), nil, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	declared := map[string][]string{}
 	ast.Inspect(file, func(n ast.Node) bool {
 		spec, ok := n.(*ast.ValueSpec)

@@ -18,15 +18,15 @@ import (
 	"k8s.io/apimachinery/pkg/util/yaml"
 	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/utils/ptr"
+
+	"github.com/tandem-gpu/tandem/test/must"
 )
 
 // manifests decodes the built-in objects of deploy/ strictly: a misspelt field fails.
 func manifests(t *testing.T) []runtime.Object {
 	t.Helper()
 	raw, err := render("deploy")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	return decode(t, raw)
 }
 
@@ -40,9 +40,7 @@ func decode(t *testing.T, raw []byte) []runtime.Object {
 		if errors.Is(err, io.EOF) {
 			return objects
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		object, _, err := decoder.Decode(document, nil, nil)
 		if runtime.IsNotRegisteredError(err) { // the CRD, which the API server checks
 			continue

@@ -23,6 +23,7 @@ import (
 	"github.com/tandem-gpu/tandem/internal/sandbox"
 	"github.com/tandem-gpu/tandem/pkg/api/v1alpha1"
 	testcluster "github.com/tandem-gpu/tandem/test/cluster"
+	"github.com/tandem-gpu/tandem/test/must"
 )
 
 // elsewhere is the namespace of an overlay.
@@ -32,13 +33,9 @@ const elsewhere = "gpu-system"
 func overlays(t *testing.T) map[string]string {
 	t.Helper()
 	root, err := sandbox.Root()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	components, err := os.ReadDir(filepath.Join(root, "deploy", "components"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	all := map[string]string{"images": "images:\n- {name: tandem-scheduler, newName: registry.example.com/tandem-scheduler, newTag: v1}\n"}
 	var every []string
 	for _, c := range components {
@@ -58,9 +55,7 @@ func patches(t *testing.T, guides string) []string {
 	var found []string
 	for _, name := range []string{"install.md", "operating.md", "security.md"} {
 		text, err := os.ReadFile(filepath.Join(guides, name))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		for _, block := range regexp.MustCompile("(?s)```\n(patches:\n.*?)```").FindAllStringSubmatch(string(text), -1) {
 			found = append(found, block[1])
 		}
@@ -79,9 +74,7 @@ func TestOverlaysLeaveNothingBehind(t *testing.T) {
 	for name, lines := range overlays(t) {
 		for _, object := range decode(t, build(t, "namespace: "+elsewhere+"\n"+lines)) {
 			m, err := meta.Accessor(object)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, err)
 			if n := m.GetNamespace(); n != "" && n != elsewhere {
 				t.Errorf("%s: %T %s is in %s", name, object, m.GetName(), n)
 			}
@@ -112,9 +105,7 @@ func TestOverlaysHoldInAnotherNamespace(t *testing.T) {
 			t.Fatalf("%s: %v", name, err)
 		}
 	}
-	if err := plane.Apply(t.Context(), build(t, "namespace: "+elsewhere+"\ncomponents: [DEPLOY/components/sane-requests]\n")); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, plane.Apply(t.Context(), build(t, "namespace: "+elsewhere+"\ncomponents: [DEPLOY/components/sane-requests]\n")))
 	c := clientFor(t, plane.Admin())
 	settle(t, c)
 	t.Run("the scheduler binds", func(t *testing.T) { bindsElsewhere(t, plane, c) })
@@ -134,18 +125,14 @@ func settle(t *testing.T, c kubernetes.Interface) {
 	if _, err := c.CoreV1().Namespaces().Create(t.Context(), namespace, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	if err := testcluster.AwaitPolicies(t.Context(), c); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, testcluster.AwaitPolicies(t.Context(), c))
 }
 
 // bindsElsewhere: the scheduler's account in the overlay's namespace brings assignments, one of the same name that a tenant made
 // does not.
 func bindsElsewhere(t *testing.T, plane *sandbox.ControlPlane, c kubernetes.Interface) {
 	p, err := c.CoreV1().Pods(team).Create(t.Context(), pod("bound"), metav1.CreateOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: string(scheduler)}}
 	if _, err := c.CoreV1().ServiceAccounts(team).Create(t.Context(), account, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
@@ -177,9 +164,7 @@ func bindsElsewhere(t *testing.T, plane *sandbox.ControlPlane, c kubernetes.Inte
 func agentsElsewhere(t *testing.T, plane *sandbox.ControlPlane) {
 	create := func(node, name string) error {
 		c, err := dynamic.NewForConfig(accountOf(t, plane, elsewhere, string(agent), node))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		_, err = c.Resource(v1alpha1.GroupVersion.WithResource("gpunodes")).Create(t.Context(), unstruct(t, gpuNode(name)), metav1.CreateOptions{})
 		return err
 	}
@@ -200,13 +185,9 @@ func accountOf(t *testing.T, plane *sandbox.ControlPlane, namespace, name, node 
 	} else {
 		path, err = plane.ServiceAccountOnNode(t.Context(), namespace, name, node)
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	config, err := clientcmd.BuildConfigFromFlags("", path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	return config
 }
 

@@ -10,6 +10,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/tandem-gpu/tandem/pkg/api/v1alpha1"
+	"github.com/tandem-gpu/tandem/test/must"
 )
 
 // container returns a container that asks for amounts of resources, given as name, quantity, name, quantity, …
@@ -38,9 +39,7 @@ func pod(name string) *corev1.Pod {
 func create(ctx context.Context, t *testing.T, c kubernetes.Interface, p *corev1.Pod) *corev1.Pod {
 	t.Helper()
 	created, err := c.CoreV1().Pods(p.Namespace).Create(ctx, p, metav1.CreateOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	t.Cleanup(func() {
 		now := int64(0)
 		options := metav1.DeleteOptions{GracePeriodSeconds: &now}
@@ -58,16 +57,12 @@ func createOld(t *testing.T, p *corev1.Pod, policy string) *corev1.Pod {
 	c := client(t.Context(), t, admin)
 	bindings := c.AdmissionregistrationV1().ValidatingAdmissionPolicyBindings()
 	bound, err := bindings.Get(t.Context(), policy, metav1.GetOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	refused := func(ctx context.Context) (bool, error) {
 		_, err := c.CoreV1().Pods(p.Namespace).Create(ctx, p, dryRun)
 		return err != nil, nil
 	}
-	if err := bindings.Delete(t.Context(), policy, metav1.DeleteOptions{}); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, bindings.Delete(t.Context(), policy, metav1.DeleteOptions{}))
 	await(t, policy+" is gone", func(ctx context.Context) (bool, error) {
 		is, err := refused(ctx)
 		return !is, err
@@ -78,9 +73,7 @@ func createOld(t *testing.T, p *corev1.Pod, policy string) *corev1.Pod {
 		t.Fatal(err)
 	}
 	await(t, policy+" is back", refused)
-	if err := client(t.Context(), t, scheduler).CoreV1().Pods(p.Namespace).Bind(t.Context(), binding(stored, ""), metav1.CreateOptions{}); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, client(t.Context(), t, scheduler).CoreV1().Pods(p.Namespace).Bind(t.Context(), binding(stored, ""), metav1.CreateOptions{}))
 	return get(t.Context(), t, stored)
 }
 
@@ -100,18 +93,14 @@ func binding(p *corev1.Pod, assignment string) *corev1.Binding {
 func createBound(ctx context.Context, t *testing.T, assignment string) *corev1.Pod {
 	t.Helper()
 	p := create(ctx, t, client(ctx, t, admin), pod("bound"))
-	if err := client(ctx, t, scheduler).CoreV1().Pods(team).Bind(ctx, binding(p, assignment), metav1.CreateOptions{}); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, client(ctx, t, scheduler).CoreV1().Pods(team).Bind(ctx, binding(p, assignment), metav1.CreateOptions{}))
 	return get(ctx, t, p)
 }
 
 func get(ctx context.Context, t *testing.T, p *corev1.Pod) *corev1.Pod {
 	t.Helper()
 	stored, err := client(ctx, t, admin).CoreV1().Pods(p.Namespace).Get(ctx, p.Name, metav1.GetOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	return stored
 }
 

@@ -11,6 +11,7 @@ import (
 	"k8s.io/client-go/dynamic"
 
 	"github.com/tandem-gpu/tandem/pkg/api/v1alpha1"
+	"github.com/tandem-gpu/tandem/test/must"
 )
 
 func TestSchedulerWritesWhatItLearned(t *testing.T) {
@@ -139,9 +140,7 @@ func TestAccountsWithAllRightsWriteAllProfiles(t *testing.T) {
 func TestEditorsDeclareProfiles(t *testing.T) {
 	ctx := t.Context()
 	role, err := client(ctx, t, admin).RbacV1().ClusterRoles().Get(ctx, "tandem-workloadprofiles-edit", metav1.GetOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	if role.Labels["rbac.authorization.k8s.io/aggregate-to-edit"] != "true" {
 		t.Errorf("the role is not taken into edit: labels %v", role.Labels)
 	}
@@ -154,9 +153,7 @@ func TestEditorsDeclareProfiles(t *testing.T) {
 		t.Fatal(err)
 	}
 	config, err := cluster.Config("joe", nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	all := profiles(t, config)
 	// The authorizer learns of the binding a moment later.
 	err = wait.PollUntilContextTimeout(ctx, pollInterval, timeout, true, func(ctx context.Context) (bool, error) {

@@ -31,6 +31,7 @@ import (
 	"github.com/tandem-gpu/tandem/pkg/plugins/gpugang"
 	"github.com/tandem-gpu/tandem/pkg/plugins/gpupreempt"
 	"github.com/tandem-gpu/tandem/pkg/plugins/gpushare"
+	"github.com/tandem-gpu/tandem/test/must"
 )
 
 // schedulerFlags writes a copy of deploy/scheduler/config.yaml that reaches the control plane as the scheduler's
@@ -38,28 +39,18 @@ import (
 func schedulerFlags(t *testing.T) []string {
 	t.Helper()
 	root, err := sandbox.Root()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	raw, err := os.ReadFile(filepath.Join(root, "deploy", "scheduler", "config.yaml"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	kubeconfig, err := cluster.ServiceAccount(t.Context(), systemNamespace, string(scheduler))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	path := filepath.Join(t.TempDir(), "config.yaml")
 	config, err := sandbox.SchedulerConfig(raw, kubeconfig)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	if raw, err = yaml.Marshal(config); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.WriteFile(path, raw, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, os.WriteFile(path, raw, 0o600))
 	return []string{"--config=" + path, "--secure-port=0"}
 }
 
@@ -71,13 +62,9 @@ func loadScheduler(t *testing.T) (schedulerconfig.KubeSchedulerConfiguration, pr
 	for _, set := range opts.Flags.FlagSets {
 		flags.AddFlagSet(set)
 	}
-	if err := flags.Parse(schedulerFlags(t)); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, flags.Parse(schedulerFlags(t)))
 	completed, s, err := app.Setup(t.Context(), opts, plugins()...)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	p, ok := s.Profiles[v1alpha1.SchedulerName]
 	if !ok || len(s.Profiles) != 1 {
 		t.Fatalf("the scheduler has %d profiles, want %s alone", len(s.Profiles), v1alpha1.SchedulerName)
@@ -207,9 +194,7 @@ func wantDefaults[T any, P interface {
 }](t *testing.T, defaults runtime.Object, got P) {
 	t.Helper()
 	want := P(new(T))
-	if err := scheme.Scheme.Convert(defaults, want, nil); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, scheme.Scheme.Convert(defaults, want, nil))
 	if !cmp.Equal(want, got) {
 		t.Errorf("%T differ from the defaults (-want +got):\n%s", got, cmp.Diff(want, got))
 	}
@@ -266,9 +251,7 @@ func TestSchedulerWorksUnderItsAccount(t *testing.T) {
 				return
 			}
 			var a v1alpha1.Assignment
-			if err := json.Unmarshal([]byte(raw), &a); err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, json.Unmarshal([]byte(raw), &a))
 			if a.UID != string(bound.UID) || a.Node != "n1" || len(a.Containers) != 1 || a.Containers[0].Slots != 3 {
 				t.Errorf("the assignment is %+v", a)
 			}
@@ -296,13 +279,9 @@ func startScheduler(t *testing.T) {
 	cmd := exec.CommandContext(ctx, os.Args[0], schedulerFlags(t)...)
 	cmd.Env = append(os.Environ(), asScheduler+"=1")
 	log, err := os.Create(filepath.Join(t.TempDir(), "scheduler.log"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	cmd.Stdout, cmd.Stderr = log, log
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, cmd.Start())
 	t.Cleanup(func() {
 		cancel()
 		_ = cmd.Wait() // ends by the signal of cancel

@@ -12,6 +12,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/tandem-gpu/tandem/pkg/api/v1alpha1"
+	"github.com/tandem-gpu/tandem/test/must"
 )
 
 // injected is the namespace whose pods are given a scheduler.
@@ -24,9 +25,7 @@ const schedulerName = "scheduler-name"
 func serves(t *testing.T, c discovery.DiscoveryInterface) bool {
 	t.Helper()
 	list, err := c.ServerResourcesForGroupVersion("admissionregistration.k8s.io/v1")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	for _, r := range list.APIResources {
 		if r.Kind == "MutatingAdmissionPolicy" {
 			return true
@@ -55,9 +54,7 @@ func TestSchedulerName(t *testing.T) {
 		}
 		return
 	}
-	if err := cluster.Apply(t.Context(), manifests); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, cluster.Apply(t.Context(), manifests))
 	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: injected, Labels: map[string]string{"tandem-gpu.io/scheduler-name": "inject"}}}
 	if _, err := admin.CoreV1().Namespaces().Create(t.Context(), namespace, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)

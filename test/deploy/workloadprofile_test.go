@@ -19,14 +19,13 @@ import (
 	"github.com/tandem-gpu/tandem/pkg/api/config"
 	"github.com/tandem-gpu/tandem/pkg/api/v1alpha1"
 	"github.com/tandem-gpu/tandem/pkg/interference"
+	"github.com/tandem-gpu/tandem/test/must"
 )
 
 func profiles(t *testing.T, config *rest.Config) dynamic.ResourceInterface {
 	t.Helper()
 	c, err := dynamic.NewForConfig(config)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	return c.Resource(v1alpha1.WorkloadProfiles).Namespace(team)
 }
 
@@ -35,9 +34,7 @@ func asObject(t *testing.T, profile *v1alpha1.WorkloadProfile) *unstructured.Uns
 	t.Helper()
 	profile.SetGroupVersionKind(v1alpha1.GroupVersion.WithKind("WorkloadProfile"))
 	object, err := runtime.DefaultUnstructuredConverter.ToUnstructured(profile)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	return &unstructured.Unstructured{Object: object}
 }
 
@@ -53,9 +50,7 @@ func workload(name string, learned bool) *v1alpha1.WorkloadProfile {
 func store(t *testing.T, who account, p *v1alpha1.WorkloadProfile) *unstructured.Unstructured {
 	t.Helper()
 	stored, err := profiles(t, as(t.Context(), t, who)).Create(t.Context(), asObject(t, p), metav1.CreateOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	t.Cleanup(func() {
 		ctx := context.WithoutCancel(t.Context())
 		if err := profiles(t, cluster.Admin()).Delete(ctx, p.Name, metav1.DeleteOptions{}); err != nil {
@@ -307,9 +302,7 @@ func TestLearnedSchema(t *testing.T) {
 // What kubectl get shows, and how the resource is named.
 func TestWorkloadProfileIsListedByItsShortName(t *testing.T) {
 	lists, err := client(t.Context(), t, admin).Discovery().ServerResourcesForGroupVersion(v1alpha1.GroupVersion.String())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	i := slices.IndexFunc(lists.APIResources, func(r metav1.APIResource) bool { return r.Name == "workloadprofiles" })
 	if i < 0 {
 		t.Fatalf("the API server serves %v", lists.APIResources)

@@ -16,6 +16,7 @@ import (
 	"github.com/tandem-gpu/tandem/pkg/preemption"
 	"github.com/tandem-gpu/tandem/pkg/sim"
 	"github.com/tandem-gpu/tandem/pkg/vgpu"
+	"github.com/tandem-gpu/tandem/test/must"
 )
 
 // Labels by which budgets know their pods, and how many values each has.
@@ -50,9 +51,7 @@ func newPopulation(t *testing.T, seed uint64) *population {
 		nodes = append(nodes, newNode(t, fmt.Sprintf("n%d", i), int64(gpus*(4+c.random.IntN(12))), gpus, models[c.random.IntN(3)]))
 	}
 	cluster, err := vgpu.NewCluster(nodes...)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	c.cluster = cluster
 	c.allow()
 	for misses := 0; misses < 30; {
@@ -155,20 +154,14 @@ func (c *population) book(t *testing.T, n *vgpu.Node, r *vgpu.Request, p *v1.Pod
 	t.Helper()
 	name := []string{"packed", "spread"}[c.random.IntN(2)]
 	policy, err := placement.ByName(name)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	a, refusal := placement.Assign(n, r, policy)
 	if refusal != nil {
 		t.Fatal(refusal)
 	}
-	if err := n.Add(a); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, n.Add(a))
 	text, err := kube.EncodeAssignment(a)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	if p.Annotations == nil {
 		p.Annotations = map[string]string{}
 	}
@@ -203,12 +196,8 @@ func (c *population) hold(t *testing.T, keep func(vgpu.Hold) error) {
 			continue
 		}
 		h := vgpu.Hold{Assignment: a, Priority: int32([]int{0, 700, 100_000}[c.random.IntN(3)])}
-		if err := n.Hold(h); err != nil {
-			t.Fatal(err)
-		}
-		if err := keep(h); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, n.Hold(h))
+		must.OK(t, keep(h))
 	}
 }
 

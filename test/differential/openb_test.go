@@ -10,6 +10,7 @@ import (
 	"github.com/tandem-gpu/tandem/evaluation/experiment"
 	"github.com/tandem-gpu/tandem/internal/simulator/traces"
 	"github.com/tandem-gpu/tandem/pkg/sim"
+	"github.com/tandem-gpu/tandem/test/must"
 	"github.com/tandem-gpu/tandem/test/racedetector"
 )
 
@@ -27,18 +28,14 @@ func TestOpenb(t *testing.T) {
 	}
 	load := func(name string) *traces.Trace {
 		trace, err := traces.Load(filepath.Join(data, "openb_fgd", name))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		return trace
 	}
 	f := experiment.Filling{
 		Nodes: load("openb_node_list_gpu_node.csv").Hosts, Pods: load("openb_pod_list_default.csv").Jobs, Inflate: 1.3,
 	}
 	s, err := f.Setup(42)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	for i := range s.Jobs { // repeats have names with a "#", which pods may not have
 		r := &s.Jobs[i].Request
 		r.UID = podName(string(r.UID))

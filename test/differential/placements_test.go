@@ -15,6 +15,7 @@ import (
 	"github.com/tandem-gpu/tandem/pkg/placement"
 	"github.com/tandem-gpu/tandem/pkg/sim"
 	"github.com/tandem-gpu/tandem/pkg/vgpu"
+	"github.com/tandem-gpu/tandem/test/must"
 )
 
 // TestPlacements: pods on 120 nodes, 2,000 by the policy tandem and 500 by the others, get the same nodes and devices from the scheduler and from the simulator. Half
@@ -45,9 +46,7 @@ func start(t *testing.T, s sim.Setup, policy string) (*sim.History, *rig) {
 		t.Fatal(err)
 	}
 	h, err := sim.Run(s)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	return h, newRig(t, s.Nodes, func(args *config.GPUShareArgs) {
 		args.Policy, args.Seed, args.PodsWithoutGPUs = policy, s.Seed, config.ScorePods
 		args.TypicalRequests = typicalRequests(s.Mix)
@@ -154,9 +153,7 @@ func mixed(t *testing.T, n int) sim.Setup {
 		kinds = append(kinds, fragmentation.KindOf(&j.Request))
 	}
 	mix, err := fragmentation.NewMix(kinds)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	s.Mix = mix
 	return s
 }
@@ -169,9 +166,7 @@ func newNode(t *testing.T, name string, cores int64, gpus int, d vgpu.Device) *v
 		devices = append(devices, d)
 	}
 	n, err := vgpu.NewNode(name, devices)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	n.SetRoom(vgpu.Room{MilliCPU: cores * 1000, Memory: vgpu.Bytes(cores) * 4 * vgpu.GiB})
 	return n
 }

@@ -42,6 +42,7 @@ import (
 	"github.com/tandem-gpu/tandem/pkg/sim"
 	"github.com/tandem-gpu/tandem/pkg/vgpu"
 	"github.com/tandem-gpu/tandem/test/fakecluster"
+	"github.com/tandem-gpu/tandem/test/must"
 )
 
 // patience bounds the wait for one pod. Only a hang reaches it, however slow the machine.
@@ -67,14 +68,10 @@ type answer struct {
 // newRig starts a scheduler for the nodes, with the profile of deploy/ and the plugin's arguments changed by set.
 func newRig(t *testing.T, nodes []*vgpu.Node, set func(*config.GPUShareArgs)) *rig {
 	t.Helper()
-	if err := fakecluster.SetGates(); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, fakecluster.SetGates())
 	r := &rig{t: t, client: fake.NewSimpleClientset(), answers: make(chan answer, 16)}
 	for _, n := range nodes {
-		if err := r.client.Tracker().Add(node(n)); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, r.client.Tracker().Add(node(n)))
 	}
 	r.client.PrependReactor("create", "pods", r.bind)
 	r.client.PrependReactor("patch", "pods", r.refuse)
@@ -146,13 +143,9 @@ func (r *rig) awaitGPUNodes() {
 func configuration(t *testing.T, set func(*config.GPUShareArgs)) *schedulerconfig.KubeSchedulerConfiguration {
 	t.Helper()
 	root, err := sandbox.Root()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	c, err := options.LoadConfigFromFile(klog.Background(), filepath.Join(root, "deploy", "scheduler", "config.yaml"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	for i := range c.Profiles {
 		for _, pc := range c.Profiles[i].PluginConfig {
 			if args, ok := pc.Args.(*config.GPUShareArgs); ok {
@@ -222,9 +215,7 @@ func (r *rig) submit(p *v1.Pod) (a vgpu.Assignment, refusal string) {
 		return vgpu.Assignment{Node: bound.Spec.NodeName}, ""
 	}
 	a, err := kube.AssignmentOf(bound)
-	if err != nil {
-		r.t.Fatal(err)
-	}
+	must.OK(r.t, err)
 	return a, ""
 }
 
@@ -252,9 +243,7 @@ func (r *rig) remove(name string) {
 	r.t.Helper()
 	none := int64(0)
 	err := r.client.CoreV1().Pods(metav1.NamespaceDefault).Delete(r.t.Context(), name, metav1.DeleteOptions{GracePeriodSeconds: &none})
-	if err != nil {
-		r.t.Fatal(err)
-	}
+	must.OK(r.t, err)
 }
 
 // node returns the Node of a node: its room, and place for as many pods as may come.
@@ -308,9 +297,7 @@ func serveGPUNodes(t *testing.T, nodes []*vgpu.Node) string {
 		}
 	}
 	body, err := json.Marshal(list)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
 		w.Header().Set("Content-Type", "application/json")
 		switch {

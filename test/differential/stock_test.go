@@ -31,6 +31,7 @@ import (
 	"github.com/tandem-gpu/tandem/pkg/api/config"
 	"github.com/tandem-gpu/tandem/pkg/api/v1alpha1"
 	"github.com/tandem-gpu/tandem/pkg/plugins/gpushare"
+	"github.com/tandem-gpu/tandem/test/must"
 )
 
 // stock is the stock scheduler with GPUShare, whose preemption is asked and evicts nobody. Its loop does not run: the test
@@ -107,9 +108,7 @@ func newStock(t *testing.T, c *population) *stock {
 				return s.asked, err
 			},
 		}))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	s.informers.Start(ctx.Done())
 	s.informers.WaitForCacheSync(ctx.Done())
 	s.shares, s.framework = shares.Plugin(), s.scheduler.Profiles[v1alpha1.SchedulerName]
@@ -122,9 +121,7 @@ func newStock(t *testing.T, c *population) *stock {
 func stockProfile(t *testing.T) schedulerconfig.KubeSchedulerProfile {
 	t.Helper()
 	defaults, err := latest.Default()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	p := defaults.Profiles[0]
 	p.SchedulerName = v1alpha1.SchedulerName
 	share := configuration(t, func(args *config.GPUShareArgs) {
@@ -163,27 +160,19 @@ func (s *stock) fill(c *population) {
 		s.scheduler.Cache.AddNode(logger, node(whole))
 	}
 	for _, p := range c.pods {
-		if err := s.scheduler.Cache.AddPod(logger, p); err != nil {
-			s.t.Fatal(err)
-		}
+		must.OK(s.t, s.scheduler.Cache.AddPod(logger, p))
 	}
 	budgets := s.informers.Policy().V1().PodDisruptionBudgets().Informer().GetStore()
 	for _, b := range c.budgets {
-		if err := budgets.Add(b); err != nil {
-			s.t.Fatal(err)
-		}
+		must.OK(s.t, budgets.Add(b))
 	}
-	if err := s.scheduler.Cache.UpdateSnapshot(logger, s.snapshot); err != nil {
-		s.t.Fatal(err)
-	}
+	must.OK(s.t, s.scheduler.Cache.UpdateSnapshot(logger, s.snapshot))
 }
 
 // preempt returns the node that the plugin nominates for a pod, with its victims; "" where it nominates none.
 func (s *stock) preempt(p *v1.Pod) (string, *extenderv1.Victims) {
 	s.t.Helper()
-	if err := s.informers.Core().V1().Pods().Informer().GetStore().Add(p); err != nil {
-		s.t.Fatal(err)
-	}
+	must.OK(s.t, s.informers.Core().V1().Pods().Informer().GetStore().Add(p))
 	state := framework.NewCycleState()
 	refusals := s.refusals(state, p)
 	s.asked.found.victims = map[string]*extenderv1.Victims{}
@@ -202,9 +191,7 @@ func (s *stock) refusals(state fwk.CycleState, p *v1.Pod) *framework.NodeToStatu
 	s.t.Helper()
 	refusals := framework.NewDefaultNodeToStatus()
 	nodes, err := s.snapshot.NodeInfos().List()
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	must.OK(s.t, err)
 	if _, status, _ := s.framework.RunPreFilterPlugins(s.t.Context(), state, p); !status.IsSuccess() {
 		refusals.SetAbsentNodesStatus(status)
 		return refusals

@@ -18,6 +18,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/tandem-gpu/tandem/internal/simulator/csvtable"
+	"github.com/tandem-gpu/tandem/test/must"
 )
 
 // Column says how to draw a column of a format.
@@ -126,9 +127,7 @@ func (d *file) csv(t *rapid.T, columns []string) []byte {
 		}
 		all = append(all, line)
 	}
-	if err := w.WriteAll(all); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, w.WriteAll(all))
 	return b.Bytes()
 }
 
@@ -138,18 +137,14 @@ func (r *Reader) Columns(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		d := r.draw(t)
 		want, err := r.ReadAs(bytes.NewReader(d.csv(t, d.columns)), "t.csv", d.format)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		further := []string{"extra", "tenant", ""}
 		if r.Closed(d.format) {
 			further = nil // it has no others
 		}
 		shuffled := rapid.Permutation(append(further, d.columns...)).Draw(t, "columns")
 		got, err := r.Read(bytes.NewReader(d.csv(t, shuffled)), "t.csv")
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		if diff := cmp.Diff(want, got, cmpopts.EquateNaNs()); diff != "" {
 			t.Fatalf("file (-want +got):\n%s", diff)
 		}
@@ -203,17 +198,13 @@ func Reversed(t testing.TB, data []byte) []byte {
 	r := csv.NewReader(bytes.NewReader(bytes.TrimPrefix(data, []byte(csvtable.ByteOrderMark))))
 	r.FieldsPerRecord = -1 // rows may end in a comma
 	rows, err := r.ReadAll()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	var b bytes.Buffer
 	w := csv.NewWriter(&b)
 	for _, row := range rows {
 		row = row[:len(rows[0])]
 		slices.Reverse(row)
-		if err := w.Write(row); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, w.Write(row))
 	}
 	w.Flush()
 	return b.Bytes()

@@ -15,6 +15,7 @@ import (
 
 	"github.com/tandem-gpu/tandem/internal/cluster/kube"
 	"github.com/tandem-gpu/tandem/internal/cluster/membership"
+	"github.com/tandem-gpu/tandem/test/must"
 )
 
 // TestTorchrun: a training with torchrun of PyTorch runs with 2, 4 and 2 workers, and goes on from its checkpoint each time.
@@ -32,9 +33,7 @@ func TestTorchrun(t *testing.T) {
 // TestTorchrunExample: what the example says twice agrees. It needs no cluster.
 func TestTorchrunExample(t *testing.T) {
 	objects, err := torchrunExample()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	kinds := map[string]int{}
 	for _, r := range objects.Resources() {
 		kinds[r.GetKind()+" "+r.GetName()]++
@@ -42,13 +41,9 @@ func TestTorchrunExample(t *testing.T) {
 			continue
 		}
 		raw, err := r.AsYAML()
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		var job batchv1.Job
-		if err := yaml.UnmarshalStrict(raw, &job); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, yaml.UnmarshalStrict(raw, &job))
 		pod := &v1.Pod{ObjectMeta: job.Spec.Template.ObjectMeta, Spec: job.Spec.Template.Spec}
 		sizes, err := membership.ElasticSizes(pod.Annotations, 2)
 		if err != nil || fmt.Sprint(sizes) != "[2 3 4]" || *job.Spec.Parallelism != 4 || *job.Spec.Completions != 4 {

@@ -8,6 +8,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/watch"
+
+	"github.com/tandem-gpu/tandem/test/must"
 )
 
 func pod() *v1.Pod { return &v1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "a"}} }
@@ -20,9 +22,7 @@ func TestWatchersGetCopies(t *testing.T) {
 		t.Fatal(err)
 	}
 	w, err := pods.Watch(t.Context(), metav1.ListOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	defer w.Stop()
 	e := <-w.ResultChan()
 	if e.Type != watch.Added {
@@ -39,9 +39,7 @@ func TestChangesHaveVersions(t *testing.T) {
 	c := NewClientset()
 	pods := c.CoreV1().Pods("default")
 	w, err := pods.Watch(t.Context(), metav1.ListOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	defer w.Stop()
 	message := func(text string) []byte {
 		return []byte(`{"status":{"conditions":[{"type":"PodScheduled","status":"False","message":"` + text + `"}]}}`)
@@ -80,13 +78,9 @@ func TestChangesHaveVersions(t *testing.T) {
 	seen := map[string]bool{}
 	for _, step := range steps {
 		t.Run(step.name, func(t *testing.T) {
-			if err := step.do(); err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, step.do())
 			p, err := pods.Get(t.Context(), "a", metav1.GetOptions{})
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, err)
 			if seen[p.ResourceVersion] == step.changes || p.ResourceVersion == "" {
 				t.Errorf("resourceVersion %q after %v, changed: want %v", p.ResourceVersion, seen, step.changes)
 			}
@@ -114,14 +108,10 @@ func TestWatchersMayBeSlow(t *testing.T) {
 	c := NewClientset()
 	pods := c.CoreV1().Pods("default")
 	slow, err := pods.Watch(t.Context(), metav1.ListOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	defer slow.Stop()
 	ended, err := pods.Watch(t.Context(), metav1.ListOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	const many = 300
 	for i := range many {
 		p := pod()

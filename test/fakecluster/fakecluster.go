@@ -25,6 +25,7 @@ import (
 	"github.com/tandem-gpu/tandem/pkg/api/v1alpha1"
 	"github.com/tandem-gpu/tandem/test/bubble"
 	"github.com/tandem-gpu/tandem/test/fakeapi"
+	"github.com/tandem-gpu/tandem/test/must"
 )
 
 // Rack is the label of nodes that names their rack.
@@ -152,9 +153,7 @@ func (c *Cluster) Remove(names ...string) {
 	c.T.Helper()
 	none := int64(0)
 	for _, name := range names {
-		if err := c.Client.CoreV1().Pods("default").Delete(c.T.Context(), name, metav1.DeleteOptions{GracePeriodSeconds: &none}); err != nil {
-			c.T.Fatal(err)
-		}
+		must.OK(c.T, c.Client.CoreV1().Pods("default").Delete(c.T.Context(), name, metav1.DeleteOptions{GracePeriodSeconds: &none}))
 	}
 }
 
@@ -162,9 +161,7 @@ func (c *Cluster) Remove(names ...string) {
 func (c *Cluster) Pods() []v1.Pod {
 	c.T.Helper()
 	list, err := c.Client.CoreV1().Pods(metav1.NamespaceAll).List(c.T.Context(), metav1.ListOptions{})
-	if err != nil {
-		c.T.Fatal(err)
-	}
+	must.OK(c.T, err)
 	slices.SortFunc(list.Items, func(a, b v1.Pod) int { return strings.Compare(a.Name, b.Name) })
 	return list.Items
 }
@@ -173,9 +170,7 @@ func (c *Cluster) Pods() []v1.Pod {
 func (c *Cluster) Pod(name string) *v1.Pod {
 	c.T.Helper()
 	p, err := c.Client.CoreV1().Pods("default").Get(c.T.Context(), name, metav1.GetOptions{})
-	if err != nil {
-		c.T.Fatal(err)
-	}
+	must.OK(c.T, err)
 	return p
 }
 

@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/tandem-gpu/tandem/pkg/api/v1alpha1"
+	"github.com/tandem-gpu/tandem/test/must"
 )
 
 // CreateNode creates a node with its GPUs.
@@ -29,9 +30,7 @@ func (c *Cluster) CreateNode(name, rack string, devices int) {
 	if err == nil {
 		_, err = c.Dynamic.Resource(v1alpha1.GPUNodes).Create(c.T.Context(), u, metav1.CreateOptions{})
 	}
-	if err != nil {
-		c.T.Fatal(err)
-	}
+	must.OK(c.T, err)
 }
 
 // GPUNode returns a ready GPUNode with so many devices of 10 slots and 40 GiB, named GPU-<node>-<index>.
@@ -63,12 +62,8 @@ func Unstructured(g *v1alpha1.GPUNode) (*unstructured.Unstructured, error) {
 // RemoveNode takes a node and its GPUs away. The pods that were on it exist on, as they do for minutes.
 func (c *Cluster) RemoveNode(name string) {
 	c.T.Helper()
-	if err := c.Client.CoreV1().Nodes().Delete(c.T.Context(), name, metav1.DeleteOptions{}); err != nil {
-		c.T.Fatal(err)
-	}
-	if err := c.Dynamic.Resource(v1alpha1.GPUNodes).Delete(c.T.Context(), name, metav1.DeleteOptions{}); err != nil {
-		c.T.Fatal(err)
-	}
+	must.OK(c.T, c.Client.CoreV1().Nodes().Delete(c.T.Context(), name, metav1.DeleteOptions{}))
+	must.OK(c.T, c.Dynamic.Resource(v1alpha1.GPUNodes).Delete(c.T.Context(), name, metav1.DeleteOptions{}))
 }
 
 // MakeSick has the devices of a node report a fault.
@@ -76,19 +71,13 @@ func (c *Cluster) MakeSick(node string) {
 	c.T.Helper()
 	client := c.Dynamic.Resource(v1alpha1.GPUNodes)
 	u, err := client.Get(c.T.Context(), node, metav1.GetOptions{})
-	if err != nil {
-		c.T.Fatal(err)
-	}
+	must.OK(c.T, err)
 	devices, _, err := unstructured.NestedSlice(u.Object, "status", "devices")
-	if err != nil {
-		c.T.Fatal(err)
-	}
+	must.OK(c.T, err)
 	for _, d := range devices {
 		d.(map[string]any)["health"] = string(v1alpha1.Unhealthy)
 	}
-	if err := unstructured.SetNestedSlice(u.Object, devices, "status", "devices"); err != nil {
-		c.T.Fatal(err)
-	}
+	must.OK(c.T, unstructured.SetNestedSlice(u.Object, devices, "status", "devices"))
 	if _, err := client.Update(c.T.Context(), u, metav1.UpdateOptions{}); err != nil {
 		c.T.Fatal(err)
 	}

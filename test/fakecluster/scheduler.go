@@ -24,14 +24,13 @@ import (
 	"github.com/tandem-gpu/tandem/pkg/api/config"
 	_ "github.com/tandem-gpu/tandem/pkg/api/config/scheme" // for the defaults of profiles
 	"github.com/tandem-gpu/tandem/pkg/api/v1alpha1"
+	"github.com/tandem-gpu/tandem/test/must"
 )
 
 // Profile returns the stock profile "default-scheduler", in which vGPUs are no concern of NodeResourcesFit.
 func Profile(t testing.TB) schedulerconfig.KubeSchedulerProfile {
 	defaults, err := latest.Default()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	p := defaults.Profiles[0]
 	for _, pc := range p.PluginConfig {
 		if fit, ok := pc.Args.(*schedulerconfig.NodeResourcesFitArgs); ok {
@@ -83,9 +82,7 @@ func (n *numberedEvents) Create(ctx context.Context, event *eventsv1.Event) (*ev
 func Start(t testing.TB, client kubernetes.Interface, p schedulerconfig.KubeSchedulerProfile, plugins frameworkruntime.Registry,
 	beside ...func(context.Context)) (stop func()) {
 	t.Helper()
-	if err := SetGates(); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, SetGates())
 	ctx, cancel := context.WithCancel(t.Context())
 	informers := scheduler.NewInformerFactory(client, 0, nil)
 	broadcaster := events.NewBroadcaster(&numberedEvents{EventSinkImpl: events.EventSinkImpl{Interface: client.EventsV1()}})

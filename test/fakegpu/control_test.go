@@ -16,6 +16,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/tandem-gpu/tandem/test/fakegpu"
+	"github.com/tandem-gpu/tandem/test/must"
 )
 
 // controller runs the fake control program in directories of its own.
@@ -29,13 +30,9 @@ type controller struct {
 func newController(t *testing.T, uuid string) *controller {
 	t.Helper()
 	path, err := exec.LookPath(fakegpu.ControlName)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	dir, err := os.MkdirTemp("", "ctl")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	c := &controller{t: t, path: path, dir: dir}
 	c.env = append(os.Environ(), "CUDA_MPS_PIPE_DIRECTORY="+dir+"/pipe", "CUDA_MPS_LOG_DIRECTORY="+dir+"/log", "CUDA_VISIBLE_DEVICES="+uuid)
 	t.Cleanup(func() {
@@ -76,12 +73,8 @@ func TestDaemonEndsWithItsDirectory(t *testing.T) {
 	c := newController(t, "GPU-1")
 	c.expect("", "", 0, "-d")
 	raw, err := os.ReadFile(c.dir + "/pipe/nvidia-cuda-mps-control.pid")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := os.RemoveAll(c.dir); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
+	must.OK(t, os.RemoveAll(c.dir))
 	for deadline := time.Now().Add(patience); running(string(raw)); time.Sleep(5 * time.Millisecond) {
 		if time.Now().After(deadline) {
 			t.Fatalf("daemon %s outlives its directory", raw)

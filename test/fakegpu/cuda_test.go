@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/tandem-gpu/tandem/test/fakegpu"
+	"github.com/tandem-gpu/tandem/test/must"
 )
 
 // program is a CUDA program of C that does what it is told; see testdata/program.c.
@@ -37,17 +38,11 @@ func startProgram(t *testing.T, path string, env ...string) *program {
 	p := &program{t: t, cmd: exec.Command(path), lines: make(chan string, 100)}
 	p.cmd.Env = append(os.Environ(), env...)
 	in, err := p.cmd.StdinPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	p.in = in
 	out, err := p.cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := p.cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
+	must.OK(t, p.cmd.Start())
 	go func() {
 		defer close(p.lines)
 		for scanner := bufio.NewScanner(out); scanner.Scan(); {
@@ -180,9 +175,7 @@ func TestCUDAWithoutMPS(t *testing.T) {
 		t.Errorf("contexts %+v, want one of process %d with 1 GiB", contexts, one.cmd.Process.Pid)
 	}
 
-	if err := fakegpu.Update(state, func(s *fakegpu.State) { s.Devices[0].ComputeMode, s.Devices[1].ComputeMode = 3, 2 }); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, fakegpu.Update(state, func(s *fakegpu.State) { s.Devices[0].ComputeMode, s.Devices[1].ComputeMode = 3, 2 }))
 	three := startProgram(t, path)
 	three.expect("init", "retain 0: 46 CUDA_ERROR_DEVICE_UNAVAILABLE", "retain 1: 46 CUDA_ERROR_DEVICE_UNAVAILABLE")
 	one.expect("release 0")

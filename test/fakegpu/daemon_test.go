@@ -14,6 +14,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/tandem-gpu/tandem/test/fakegpu"
+	"github.com/tandem-gpu/tandem/test/must"
 )
 
 // gpu is a node with one GPU and its MPS daemon.
@@ -37,9 +38,7 @@ func (g *gpu) pipe() string { return g.dir + "/pipe" }
 // order changes the state file.
 func (g *gpu) order(change func(*fakegpu.Device)) {
 	g.t.Helper()
-	if err := fakegpu.Update(g.state, func(s *fakegpu.State) { change(&s.Devices[0]) }); err != nil {
-		g.t.Fatal(err)
-	}
+	must.OK(g.t, fakegpu.Update(g.state, func(s *fakegpu.State) { change(&s.Devices[0]) }))
 }
 
 // patience is what only a hang reaches, on whatever machine.
@@ -51,9 +50,7 @@ func (g *gpu) dial(load fakegpu.ClientLoad) *fakegpu.Client {
 	ctx, cancel := context.WithTimeout(g.t.Context(), patience)
 	defer cancel()
 	c, err := fakegpu.Dial(ctx, g.pipe(), load)
-	if err != nil {
-		g.t.Fatal(err)
-	}
+	must.OK(g.t, err)
 	g.t.Cleanup(c.Close)
 	return c
 }
@@ -107,13 +104,9 @@ func (g *gpu) clients() string {
 func (g *gpu) pid() int {
 	g.t.Helper()
 	raw, err := os.ReadFile(g.pipe() + "/nvidia-cuda-mps-control.pid")
-	if err != nil {
-		g.t.Fatal(err)
-	}
+	must.OK(g.t, err)
 	pid, err := strconv.Atoi(string(raw))
-	if err != nil {
-		g.t.Fatal(err)
-	}
+	must.OK(g.t, err)
 	return pid
 }
 
@@ -275,9 +268,7 @@ func TestBlockedClientEndsWithItsServer(t *testing.T) {
 func TestFaultBreaksAllUntilTheLastHasGone(t *testing.T) {
 	g := newGPU(t)
 	one, two := g.dial(fakegpu.ClientLoad{PID: 70, InFlight: true}), g.dial(fakegpu.ClientLoad{PID: 71})
-	if err := one.Fault(); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, one.Fault())
 	ended(t, one, fakegpu.ErrFault)
 	ended(t, two, fakegpu.ErrFault)
 	server := g.server()
@@ -298,9 +289,7 @@ func TestFaultBreaksAllUntilTheLastHasGone(t *testing.T) {
 func TestClientsEndWithTheirServer(t *testing.T) {
 	g := newGPU(t)
 	c := g.dial(fakegpu.ClientLoad{InFlight: true})
-	if err := syscall.Kill(c.Server(), syscall.SIGKILL); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, syscall.Kill(c.Server(), syscall.SIGKILL))
 	ended(t, c, fakegpu.ErrGone)
 	eventually(t, "the daemon has noticed", func() bool { return g.server() == "" })
 	if again := g.dial(fakegpu.ClientLoad{}); again.Server() == c.Server() {
@@ -314,9 +303,7 @@ func TestServersAndClientsEndWithTheDaemon(t *testing.T) {
 	if got := fakegpu.ReadUsage(g.state, g.uuid).Server.PID; got != c.Server() {
 		t.Errorf("usage names server %d, want %d", got, c.Server())
 	}
-	if err := syscall.Kill(g.pid(), syscall.SIGKILL); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, syscall.Kill(g.pid(), syscall.SIGKILL))
 	ended(t, c, fakegpu.ErrGone)
 	eventually(t, "nobody uses the device", func() bool {
 		return cmp.Equal(fakegpu.Usage{}, fakegpu.ReadUsage(g.state, g.uuid))

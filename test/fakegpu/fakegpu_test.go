@@ -12,6 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/tandem-gpu/tandem/test/fakegpu"
+	"github.com/tandem-gpu/tandem/test/must"
 )
 
 func TestMain(m *testing.M) { os.Exit(fakegpu.Run(m)) }
@@ -20,9 +21,7 @@ func TestMain(m *testing.M) { os.Exit(fakegpu.Run(m)) }
 func write(t *testing.T, s fakegpu.State) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "state.json")
-	if err := s.Write(path); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, s.Write(path))
 	t.Setenv(fakegpu.StateVariable, path)
 	return path
 }
@@ -30,9 +29,7 @@ func write(t *testing.T, s fakegpu.State) string {
 func node(t *testing.T, profile string, count int) fakegpu.State {
 	t.Helper()
 	s, err := fakegpu.Node("n1", profile, count)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	return s
 }
 
@@ -127,12 +124,10 @@ func checkEvent(t *testing.T, lib nvml.Interface, h nvml.Device, path string) {
 	want(t, "EventSetCreate", ret, nvml.SUCCESS)
 	defer func() { want(t, "Free", set.Free(), nvml.SUCCESS) }()
 	want(t, "RegisterEvents", h.RegisterEvents(nvml.EventTypeXidCriticalError, set), nvml.SUCCESS)
-	if err := fakegpu.Update(path, func(s *fakegpu.State) {
+	must.OK(t, fakegpu.Update(path, func(s *fakegpu.State) {
 		// The set waits for device 1 only.
 		s.Events = append(s.Events, fakegpu.Event{Device: 0, XID: 31}, fakegpu.Event{Device: 1, XID: 79})
-	}); err != nil {
-		t.Fatal(err)
-	}
+	}))
 	event, ret := set.Wait(10_000)
 	want(t, "Wait", ret, nvml.SUCCESS)
 	if event.EventType != nvml.EventTypeXidCriticalError || event.EventData != 79 || event.GpuInstanceId != 0xFFFFFFFF || event.Device != h {
@@ -169,20 +164,14 @@ func TestBadStateIsAnErrorCode(t *testing.T) {
 		"link to nowhere": `{"devices": [{"nvlinks": [{"peer": 3}]}]}`,
 		"strange event":   `{"events": [{"device": 0}]}`,
 	} {
-		if err := os.WriteFile(path, []byte(raw), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, os.WriteFile(path, []byte(raw), 0o644))
 		_, ret := h.GetUUID()
 		want(t, name, ret, nvml.ERROR_UNKNOWN)
 	}
-	if err := os.Remove(path); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, os.Remove(path))
 	_, ret := lib.DeviceGetCount()
 	want(t, "no file", ret, nvml.ERROR_UNKNOWN)
-	if err := (fakegpu.State{}).Write(path); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, (fakegpu.State{}).Write(path))
 	_, ret = h.GetUUID()
 	want(t, "device is gone", ret, nvml.ERROR_GPU_IS_LOST)
 }
@@ -220,9 +209,7 @@ func TestManyCallersAtOnce(t *testing.T) {
 	}
 	for range 20 {
 		runtime.GC()
-		if err := s.Write(path); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, s.Write(path))
 	}
 	wg.Wait()
 }
@@ -252,9 +239,7 @@ func TestStateSurvivesItsFile(t *testing.T) {
 	s.Devices[3].MIG = fakegpu.MIG{Enabled: true, Instances: []fakegpu.MIGInstance{{UUID: "MIG-1", Profile: "1g.5gb", Memory: 5 << 30, GI: 7}}}
 	s.Devices[3].MPS = fakegpu.MPS{Hang: true, NoStart: true}
 	got, err := fakegpu.Load(write(t, s))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	if diff := cmp.Diff(s, got); diff != "" {
 		t.Error(diff)
 	}

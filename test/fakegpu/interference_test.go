@@ -18,6 +18,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/tandem-gpu/tandem/test/fakegpu"
+	"github.com/tandem-gpu/tandem/test/must"
 )
 
 func TestSpeedFollowsFromThePressureOfTheNeighbours(t *testing.T) {
@@ -117,9 +118,7 @@ func TestPressureHarmsTheOthersAloneProperty(t *testing.T) {
 // The fake driver shows what is left of the use, and tells each client its progress.
 func TestNVMLShowsWhatInterferenceLeaves(t *testing.T) {
 	g := newGPU(t)
-	if err := fakegpu.Update(g.state, func(s *fakegpu.State) { s.ClientSamples = true }); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, fakegpu.Update(g.state, func(s *fakegpu.State) { s.ClientSamples = true }))
 	h := handle(t, open(t), 0)
 	victim := g.dial(fakegpu.ClientLoad{PID: 70, SM: 40, Bandwidth: 30, Sensitivity: 1, Pressure: 0.1})
 	checkUtilization(t, h, 40, 30)
@@ -138,9 +137,7 @@ func TestNVMLShowsWhatInterferenceLeaves(t *testing.T) {
 	progresses(t, limited, 0.5)
 	limited.Close()
 
-	if err := fakegpu.Update(g.state, func(s *fakegpu.State) { s.Interference = fakegpu.Interference{Seed: 1, Noise: 0.1, StepMillis: 1} }); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, fakegpu.Update(g.state, func(s *fakegpu.State) { s.Interference = fakegpu.Interference{Seed: 1, Noise: 0.1, StepMillis: 1} }))
 	eventually(t, "the noise changes the progress, within its bounds", func() bool {
 		speed, err := harsh.Progress()
 		if err != nil || speed < 0.9 || speed > 1.1 {
@@ -158,9 +155,7 @@ func progresses(t *testing.T, c *fakegpu.Client, want float64) {
 	t.Helper()
 	eventually(t, fmt.Sprintf("progress %v", want), func() bool {
 		speed, err := c.Progress()
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		return math.Abs(speed-want) < 1e-9
 	})
 }
@@ -203,9 +198,7 @@ func reports(t *testing.T, address string, want float64) {
 		}
 		defer func() { _ = r.Body.Close() }()
 		page, err := io.ReadAll(r.Body)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		found := gauge.FindSubmatch(page)
 		if found == nil || !strings.Contains(string(page), "# TYPE tenant_steps_total counter") {
 			t.Fatalf("page %s", page)

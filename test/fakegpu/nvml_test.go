@@ -14,6 +14,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/tandem-gpu/tandem/test/fakegpu"
+	"github.com/tandem-gpu/tandem/test/must"
 )
 
 const none = 0xFFFFFFFF
@@ -58,9 +59,7 @@ func TestNVMLFollowsTheClients(t *testing.T) {
 	checkUtilization(t, h, 70, 25)
 	clientSamples := func(named bool) {
 		t.Helper()
-		if err := fakegpu.Update(g.state, func(s *fakegpu.State) { s.ClientSamples = named }); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, fakegpu.Update(g.state, func(s *fakegpu.State) { s.ClientSamples = named }))
 	}
 	server := uint32(c.Server())
 	checkSamples(t, h, map[uint32][2]uint32{9: {10, 0}, server: {60, 25}})
@@ -68,9 +67,7 @@ func TestNVMLFollowsTheClients(t *testing.T) {
 	checkSamples(t, h, map[uint32][2]uint32{9: {10, 0}, 70: {35, 20}, 71: {25, 5}})
 
 	// More than there is: each gets its part. 10 + 35 + 55 = 100 is all, 10 + 35 + 155 = 200 is twice.
-	if err := c.Load(fakegpu.ClientLoad{Memory: 1 << 30, SM: 100}); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, c.Load(fakegpu.ClientLoad{Memory: 1 << 30, SM: 100}))
 	g.dial(fakegpu.ClientLoad{PID: 73, SM: 55})
 	checkUtilization(t, h, 100, 20)
 	checkSamples(t, h, map[uint32][2]uint32{9: {5, 0}, 70: {17, 20}, 71: {50, 0}, 73: {27, 0}})
@@ -149,9 +146,7 @@ func TestSensors(t *testing.T) {
 			t.Errorf("field %d: %+v, want %+v", f.FieldId, f, want)
 		}
 	}
-	if err := fakegpu.Update(path, func(s *fakegpu.State) { s.Devices[0].NoRecoveryAction = true }); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, fakegpu.Update(path, func(s *fakegpu.State) { s.Devices[0].NoRecoveryAction = true }))
 	want(t, "GetFieldValues", h.GetFieldValues(fields[:1]), nvml.SUCCESS)
 	if fields[0].NvmlReturn != notSupported {
 		t.Errorf("a driver without recovery actions says %+v", fields[0])
@@ -171,9 +166,7 @@ func TestDeviceThatMovesKeepsItsHandle(t *testing.T) {
 	want(t, "RegisterEvents", h.RegisterEvents(nvml.EventTypeXidCriticalError, set), nvml.SUCCESS)
 	change := func(change func(*fakegpu.State)) {
 		t.Helper()
-		if err := fakegpu.Update(path, change); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, fakegpu.Update(path, change))
 	}
 	change(func(s *fakegpu.State) { s.Devices = s.Devices[1:] })
 	_, ret = h.GetUUID()
@@ -234,9 +227,7 @@ func TestMIGInstancesAreListedByNVIDIAsLibrary(t *testing.T) {
 		got = append(got, fmt.Sprintln(i, j, uuid, gi, ci, memory.Total>>20, name, profile))
 		return nil
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	name := s.Devices[0].Name
 	if diff := cmp.Diff([]string{
 		fmt.Sprintln(0, 0, "MIG-a", 1, 0, 19968, name+" MIG 3g.20gb", "3g.20gb"),
@@ -294,9 +285,7 @@ func TestMIGHandles(t *testing.T) {
 // The loader ends a process that calls a symbol which is not there.
 func TestEveryCallOfGoNVMLIsThere(t *testing.T) {
 	dir, err := exec.Command("go", "list", "-m", "-f", "{{.Dir}}", "github.com/NVIDIA/go-nvml").Output()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	files, err := filepath.Glob(filepath.Join(strings.TrimSpace(string(dir)), "pkg", "nvml", "*.go"))
 	if err != nil || len(files) == 0 {
 		t.Fatalf("no sources of go-nvml in %s, %v", dir, err)
@@ -307,9 +296,7 @@ func TestEveryCallOfGoNVMLIsThere(t *testing.T) {
 	pattern := regexp.MustCompile(`(?:C\.|Lookup\(")(nvml[A-Za-z0-9_]+)["(]`)
 	for _, file := range files {
 		raw, err := os.ReadFile(file)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		for _, match := range pattern.FindAllStringSubmatch(string(raw), -1) {
 			calls[match[1]] = true
 		}

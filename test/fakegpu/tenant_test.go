@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/tandem-gpu/tandem/test/fakegpu"
+	"github.com/tandem-gpu/tandem/test/must"
 )
 
 // tenant is a run of the static program.
@@ -37,15 +38,11 @@ func (n *tenant) said() string {
 func startTenant(t *testing.T, env []string, args ...string) *tenant {
 	t.Helper()
 	path, err := exec.LookPath(fakegpu.TenantName)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	n := &tenant{t: t, cmd: exec.Command(path, args...)}
 	n.cmd.Env = env
 	n.cmd.Stdout, n.cmd.Stderr = n, n
-	if err := n.cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, n.cmd.Start())
 	t.Cleanup(func() { _ = n.cmd.Process.Kill() })
 	return n
 }
@@ -57,9 +54,7 @@ func (n *tenant) says(word string) {
 
 func (n *tenant) signal(s syscall.Signal) {
 	n.t.Helper()
-	if err := n.cmd.Process.Signal(s); err != nil {
-		n.t.Fatal(err)
-	}
+	must.OK(n.t, n.cmd.Process.Signal(s))
 }
 
 // ends waits for the end and compares the exit status.
@@ -150,9 +145,7 @@ func TestTenantRunsWithoutMPS(t *testing.T) {
 	dir := t.TempDir()
 	// A socket that nobody answers is no daemon either.
 	stale := dir + "/control"
-	if err := os.WriteFile(stale, nil, 0o644); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, os.WriteFile(stale, nil, 0o644))
 	for _, env := range [][]string{nil, {"CUDA_MPS_PIPE_DIRECTORY=" + t.TempDir()}, {"CUDA_MPS_PIPE_DIRECTORY=" + dir}} {
 		n := startTenant(t, env)
 		n.says("without MPS")
@@ -164,13 +157,9 @@ func TestTenantRunsWithoutMPS(t *testing.T) {
 // The image of a container holds nothing but the program.
 func TestTenantIsStatic(t *testing.T) {
 	path, err := exec.LookPath(fakegpu.TenantName)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	f, err := elf.Open(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	defer func() { _ = f.Close() }()
 	for _, p := range f.Progs {
 		if p.Type == elf.PT_INTERP {

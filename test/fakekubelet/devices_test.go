@@ -9,6 +9,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/klog/v2"
 	pluginapi "k8s.io/kubelet/pkg/apis/deviceplugin/v1beta1"
+
+	"github.com/tandem-gpu/tandem/test/must"
 )
 
 // connection is a plugin as the registration server hands it over.
@@ -29,15 +31,11 @@ func (c *connection) GetDevicePluginOptions(context.Context, *pluginapi.Empty, .
 // of the last connection makes the devices sick.
 func TestOldConnectionEndsAfterANewOne(t *testing.T) {
 	d, err := loadDevices(t.TempDir(), func() (sets.Set[string], bool) { return nil, false }, func() {})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	before, after := &connection{socket: "plugin-1.sock"}, &connection{socket: "plugin-2.sock"}
 	name := before.Resource()
 	for _, c := range []*connection{before, after} {
-		if err := d.PluginConnected(t.Context(), name, c); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, d.PluginConnected(t.Context(), name, c))
 		d.PluginListAndWatchReceiver(klog.Background(), name, &pluginapi.ListAndWatchResponse{
 			Devices: []*pluginapi.Device{{ID: "s0", Health: pluginapi.Healthy}, {ID: "s1", Health: pluginapi.Healthy}},
 		})

@@ -24,6 +24,7 @@ import (
 
 	"github.com/tandem-gpu/tandem/internal/sandbox"
 	"github.com/tandem-gpu/tandem/test/fakekubelet"
+	"github.com/tandem-gpu/tandem/test/must"
 )
 
 // plane is the control plane of all tests of the package: a start takes seconds. Each test has a node of its own.
@@ -72,9 +73,7 @@ func newBench(t *testing.T) *bench {
 func newBenchWith(t *testing.T, wrap transport.WrapperFunc) *bench {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "fk-*") // t.TempDir is too long for sockets
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	t.Cleanup(func() { os.RemoveAll(dir) })
 	b := &bench{t: t, dir: dir, paths: fakekubelet.PathsIn(dir), node: fmt.Sprintf("n%d", nodes.Add(1)), wrap: wrap}
 	if b.admin, err = kubernetes.NewForConfig(plane.Admin()); err != nil {
@@ -91,14 +90,10 @@ func newBenchWith(t *testing.T, wrap transport.WrapperFunc) *bench {
 func (b *bench) start() {
 	b.t.Helper()
 	config, err := plane.Config("system:node:"+b.node, []string{"system:nodes"})
-	if err != nil {
-		b.t.Fatal(err)
-	}
+	must.OK(b.t, err)
 	config.Wrap(b.wrap)
 	client, err := kubernetes.NewForConfig(config)
-	if err != nil {
-		b.t.Fatal(err)
-	}
+	must.OK(b.t, err)
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
 	b.kubelet = fakekubelet.New(fakekubelet.Config{Node: b.node, Dir: b.dir, Client: client, Address: func(p *v1.Pod) string { return addresses[strings.TrimPrefix(p.Name, b.node+"-")] }})
@@ -165,9 +160,7 @@ func (b *bench) create(name string, init, app []v1.Container) *v1.Pod {
 		Spec:       v1.PodSpec{NodeName: b.node, InitContainers: init, Containers: app, TerminationGracePeriodSeconds: &zero},
 	}
 	pod, err := b.admin.CoreV1().Pods("default").Create(b.t.Context(), pod, metav1.CreateOptions{})
-	if err != nil {
-		b.t.Fatal(err)
-	}
+	must.OK(b.t, err)
 	return pod
 }
 
@@ -201,9 +194,7 @@ func (b *bench) awaitRunning(pod *v1.Pod) {
 func (b *bench) checkpoint(pods ...*v1.Pod) map[string]string {
 	b.t.Helper()
 	manager, err := checkpointmanager.NewCheckpointManager(b.paths.DevicePlugins)
-	if err != nil {
-		b.t.Fatal(err)
-	}
+	must.OK(b.t, err)
 	saved := checkpoint.New(nil, nil)
 	if err := manager.GetCheckpoint("kubelet_internal_checkpoint", saved); err != nil { // checks the checksum too
 		b.t.Fatal(err)
@@ -223,9 +214,7 @@ func (b *bench) checkpoint(pods ...*v1.Pod) map[string]string {
 func (b *bench) dial(socket string) *grpc.ClientConn {
 	b.t.Helper()
 	connection, err := grpc.NewClient("unix://"+socket, grpc.WithTransportCredentials(insecure.NewCredentials()))
-	if err != nil {
-		b.t.Fatal(err)
-	}
+	must.OK(b.t, err)
 	b.t.Cleanup(func() { connection.Close() })
 	return connection
 }

@@ -14,6 +14,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	podresourcesapi "k8s.io/kubelet/pkg/apis/podresources/v1"
 	podsapi "k8s.io/kubelet/pkg/apis/pods/v1alpha1"
+
+	"github.com/tandem-gpu/tandem/test/must"
 )
 
 func TestRunningPodHasAnAddress(t *testing.T) {
@@ -22,9 +24,7 @@ func TestRunningPodHasAnAddress(t *testing.T) {
 		created := b.create(name, nil, []v1.Container{ask("main", 1)})
 		b.awaitRunning(created)
 		pod, err := b.admin.CoreV1().Pods("default").Get(t.Context(), created.Name, metav1.GetOptions{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		var all []v1.PodIP
 		if addresses[name] != "" {
 			all = []v1.PodIP{{IP: addresses[name]}}
@@ -58,9 +58,7 @@ func TestRefusedRequestsAreSentAgain(t *testing.T) {
 	b.awaitRunning(runs)
 	rejected := b.create("rejected", nil, []v1.Container{ask("main", 5)})
 	b.awaitPod(rejected, "failed", func(p *v1.Pod) bool { return p.Status.Phase == v1.PodFailed })
-	if err := b.admin.CoreV1().Pods("default").Delete(t.Context(), runs.Name, *metav1.NewDeleteOptions(30)); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, b.admin.CoreV1().Pods("default").Delete(t.Context(), runs.Name, *metav1.NewDeleteOptions(30)))
 	b.eventually(func() error {
 		_, err := b.admin.CoreV1().Pods("default").Get(t.Context(), runs.Name, metav1.GetOptions{})
 		if !apierrors.IsNotFound(err) {
@@ -75,9 +73,7 @@ func TestDeletedPodFreesItsDevices(t *testing.T) {
 	first := b.create("first", nil, []v1.Container{ask("main", 4)})
 	b.awaitRunning(first)
 	grace := metav1.NewDeleteOptions(30) // the kubelet must confirm
-	if err := b.admin.CoreV1().Pods("default").Delete(t.Context(), first.Name, *grace); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, b.admin.CoreV1().Pods("default").Delete(t.Context(), first.Name, *grace))
 	b.eventually(func() error {
 		_, err := b.admin.CoreV1().Pods("default").Get(t.Context(), first.Name, metav1.GetOptions{})
 		if !apierrors.IsNotFound(err) {
@@ -97,9 +93,7 @@ func TestPodResourcesAndPodsAPI(t *testing.T) {
 
 	list, err := podresourcesapi.NewPodResourcesListerClient(b.dial(b.paths.PodResources)).
 		List(t.Context(), &podresourcesapi.ListPodResourcesRequest{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	got := map[string]string{} // ordinary init containers are not listed
 	for _, p := range list.PodResources {
 		for _, c := range p.Containers {
@@ -114,9 +108,7 @@ func TestPodResourcesAndPodsAPI(t *testing.T) {
 
 	pods := podsapi.NewPodsClient(b.dial(b.paths.PodsAPI))
 	answer, err := pods.GetPod(t.Context(), &podsapi.GetPodRequest{PodUID: string(pod.UID)})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	var served v1.Pod
 	if err := served.Unmarshal(answer.Pod); err != nil || served.Name != pod.Name || served.Spec.NodeName != b.node {
 		t.Errorf("pod %q on %q, %v; want %q on %q", served.Name, served.Spec.NodeName, err, pod.Name, b.node)

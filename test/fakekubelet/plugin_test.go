@@ -16,6 +16,8 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
 	pluginapi "k8s.io/kubelet/pkg/apis/deviceplugin/v1beta1"
+
+	"github.com/tandem-gpu/tandem/test/must"
 )
 
 // resource is what the scripted plugin serves.
@@ -148,9 +150,7 @@ func (p *scripted) serve(t *testing.T) {
 	}
 	p.socket = filepath.Join(p.paths, "scripted.sock")
 	listener, err := net.Listen("unix", p.socket)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	p.server = grpc.NewServer()
 	pluginapi.RegisterDevicePluginServer(p.server, p)
 	server := p.server
@@ -162,15 +162,11 @@ func (p *scripted) register(t *testing.T, devices []*pluginapi.Device) {
 	t.Helper()
 	connection, err := grpc.NewClient("unix://"+filepath.Join(p.paths, "kubelet.sock"),
 		grpc.WithTransportCredentials(insecure.NewCredentials()))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	defer connection.Close()
 	_, err = pluginapi.NewRegistrationClient(connection).Register(t.Context(), &pluginapi.RegisterRequest{
 		Version: pluginapi.Version, Endpoint: filepath.Base(p.socket), ResourceName: resource,
 	}, grpc.WaitForReady(true))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	p.lists <- devices
 }

@@ -6,6 +6,8 @@ import (
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	podsapi "k8s.io/kubelet/pkg/apis/pods/v1alpha1"
+
+	"github.com/tandem-gpu/tandem/test/must"
 )
 
 // The Pods API tells of a pod in the kubelet's order: it is there, it runs, it is being deleted, nothing of it runs.
@@ -17,19 +19,13 @@ func TestPodsAPIReportsTheLifeOfAPod(t *testing.T) {
 		return err
 	})
 	stream, err := client.WatchPods(t.Context(), &podsapi.WatchPodsRequest{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	next := func() (string, *v1.Pod) {
 		t.Helper()
 		event, err := stream.Recv()
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		pod := &v1.Pod{}
-		if err := pod.Unmarshal(event.Pod); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, pod.Unmarshal(event.Pod))
 		return event.Type.String(), pod
 	}
 	if kind, _ := next(); kind != "INITIAL_SYNC_COMPLETE" {
@@ -40,9 +36,7 @@ func TestPodsAPIReportsTheLifeOfAPod(t *testing.T) {
 		ObjectMeta: metav1.ObjectMeta{Name: b.node + "-p", Namespace: "default"},
 		Spec:       v1.PodSpec{NodeName: b.node, Containers: []v1.Container{ask("main", 1)}, TerminationGracePeriodSeconds: &grace},
 	}, metav1.CreateOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	if kind, p := next(); kind != "ADDED" || p.UID != pod.UID || p.Status.Phase != v1.PodPending {
 		t.Errorf("%s of %s in phase %s, want that the pod was added", kind, p.UID, p.Status.Phase)
 	}
@@ -50,9 +44,7 @@ func TestPodsAPIReportsTheLifeOfAPod(t *testing.T) {
 	if kind, p := next(); kind != "MODIFIED" || p.Status.Phase != v1.PodRunning {
 		t.Errorf("%s in phase %s, want that the pod runs", kind, p.Status.Phase)
 	}
-	if err := b.admin.CoreV1().Pods("default").Delete(t.Context(), pod.Name, metav1.DeleteOptions{}); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, b.admin.CoreV1().Pods("default").Delete(t.Context(), pod.Name, metav1.DeleteOptions{}))
 	if kind, p := next(); kind != "MODIFIED" || p.DeletionTimestamp == nil || *p.DeletionGracePeriodSeconds != 30 {
 		t.Errorf("%s, deleted %v, want the deletion with its grace", kind, p.DeletionTimestamp)
 	}

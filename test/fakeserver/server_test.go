@@ -20,6 +20,8 @@ import (
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
 	corev1 "k8s.io/client-go/kubernetes/typed/core/v1"
+
+	"github.com/tandem-gpu/tandem/test/must"
 )
 
 var widgets = schema.GroupVersionResource{Group: "example.com", Version: "v1", Resource: "widgets"}
@@ -39,22 +41,16 @@ func inBubble(t *testing.T, test func(scene)) {
 	synctest.Test(t, func(t *testing.T) {
 		s := New(Resource{GroupVersionResource: widgets, Kind: "Widget", Namespaced: true})
 		client, err := kubernetes.NewForConfig(s.Config())
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		objects, err := dynamic.NewForConfig(s.Config())
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		test(scene{t, s, client, objects, client.CoreV1().Pods("default")})
 	})
 }
 
 func (s scene) must(err error) {
 	s.Helper()
-	if err != nil {
-		s.Fatal(err)
-	}
+	must.OK(s, err)
 }
 
 // pod makes a pod, on a node unless that is "".

@@ -8,6 +8,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/tandem-gpu/tandem/test/must"
 )
 
 const (
@@ -23,9 +25,7 @@ func within(b *testing.B, unit string, value float64) {
 	b.ReportMetric(value, unit)
 	b.Logf("%.3g %s", value, unit) // a benchmark that fails prints no metrics
 	ranges, err := LoadRanges("ranges.yaml")
-	if err != nil {
-		b.Fatal(err)
-	}
+	must.OK(b, err)
 	r, ok := ranges[unit]
 	switch {
 	case !ok:
@@ -39,9 +39,7 @@ func within(b *testing.B, unit string, value float64) {
 func BenchmarkAgent(b *testing.B) {
 	w := theWorld(b)
 	n, err := w.NewNode(b.Context(), Spec{GPUs: 8, SlotsPerGPU: 10, Config: "{}"})
-	if err != nil {
-		b.Fatal(err)
-	}
+	must.OK(b, err)
 	defer n.Remove()
 	if err := await(b.Context(), patience, "a node that is whole", n.whole); err != nil {
 		b.Fatalf("%v\n%s", err, n.Log())
@@ -64,9 +62,7 @@ func BenchmarkAgent(b *testing.B) {
 	}
 	b.StopTimer()
 	anonymous, all, err := resident(pid)
-	if err != nil {
-		b.Fatal(err)
-	}
+	must.OK(b, err)
 	span := measured.Seconds() * float64(b.N)
 	within(b, "percent-of-core", 100*own.Seconds()/span)
 	within(b, "MiB-resident", float64(all)/(1<<20))
@@ -82,17 +78,13 @@ func BenchmarkAgent(b *testing.B) {
 func used(b *testing.B, pid int) (own, children time.Duration) {
 	b.Helper()
 	beforeOwn, beforeChildren, err := cpu(pid)
-	if err != nil {
-		b.Fatal(err)
-	}
+	must.OK(b, err)
 	select {
 	case <-time.After(measured):
 	case <-b.Context().Done():
 	}
 	own, children, err = cpu(pid)
-	if err != nil {
-		b.Fatal(err)
-	}
+	must.OK(b, err)
 	return own - beforeOwn, children - beforeChildren
 }
 
@@ -100,9 +92,7 @@ func used(b *testing.B, pid int) (own, children time.Duration) {
 func BenchmarkRegistration(b *testing.B) {
 	w := theWorld(b)
 	n, err := w.NewNode(b.Context(), Spec{GPUs: 8, SlotsPerGPU: 100, Config: "slots: {default: 100}", Mute: true})
-	if err != nil {
-		b.Fatal(err)
-	}
+	must.OK(b, err)
 	defer n.Remove()
 	err = await(b.Context(), patience, "an agent that waits for the kubelet", func(ctx context.Context) error {
 		_, err := n.Metric(ctx, "tandem_agent_registered")
@@ -114,9 +104,7 @@ func BenchmarkRegistration(b *testing.B) {
 	var all []time.Duration
 	for range b.N {
 		one, err := n.register(800)
-		if err != nil {
-			b.Fatal(err)
-		}
+		must.OK(b, err)
 		all = append(all, one)
 	}
 	slices.Sort(all)
@@ -127,9 +115,7 @@ func BenchmarkRegistration(b *testing.B) {
 
 func TestRanges(t *testing.T) {
 	ranges, err := LoadRanges("ranges.yaml")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	for _, unit := range []string{"MiB-resident", "percent-of-core", "ms-to-list"} {
 		if r := ranges[unit]; r.Name == "" || r.Max <= 0 || r.Measured > r.Max {
 			t.Errorf("%s: %+v is incomplete, or was measured above what is allowed", unit, r)

@@ -11,6 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/tandem-gpu/tandem/internal/sandbox"
+	"github.com/tandem-gpu/tandem/test/must"
 )
 
 // head is the table's first line.
@@ -25,13 +26,9 @@ func (r Row) line(figures string) string {
 // document's own.
 func TestDocument(t *testing.T) {
 	root, err := sandbox.Root()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	raw, err := os.ReadFile(filepath.Join(root, "docs", "faults.md"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	_, rest, ok := strings.Cut(string(raw), head+"\n")
 	if !ok {
 		t.Fatalf("docs/faults.md has no line %q", head)

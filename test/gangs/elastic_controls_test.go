@@ -10,6 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/tandem-gpu/tandem/pkg/api/v1alpha1"
+	"github.com/tandem-gpu/tandem/test/must"
 )
 
 // wrongControl returns the kit with a controller that does the same in each of its passes, and is told their number.
@@ -100,9 +101,7 @@ func TestElasticChecksCanFail(t *testing.T) {
 		{"the target is another one in each pass", "the sizes of gangs still change", wrongControl(func(c *control, pass int) { c.aim(int32(1 + pass%2)) })},
 	}
 	history, err := parse("node n1 gpus=4\npod p1 slots=1\ngang g1 source=label members=4 min=1 elastic=1-4 slots=5\nclock for=70s")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
 			if violation, log := outcome(t, test.kit, history); !strings.Contains(violation, test.want) {
@@ -126,9 +125,7 @@ func TestHandOverOfLateRequests(t *testing.T) {
 		}
 	})
 	history, err := parse("node n1 gpus=4\ngang g1 source=label members=4 min=1 elastic=1-4 slots=5 &\nclock for=30s")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	_, log := outcome(t, k, history)
 	if text := strings.Join(log, "\n"); !strings.Contains(text, "target of g1: 3") || strings.Contains(text, "target of g1: 2") {
 		t.Errorf("want a target of 3 and none of 2:\n%s", text)

@@ -25,6 +25,7 @@ import (
 	"github.com/tandem-gpu/tandem/pkg/placement"
 	"github.com/tandem-gpu/tandem/pkg/sim"
 	"github.com/tandem-gpu/tandem/pkg/vgpu"
+	"github.com/tandem-gpu/tandem/test/must"
 	"github.com/tandem-gpu/tandem/test/racedetector"
 )
 
@@ -162,22 +163,16 @@ func (c *chapters) scheduled(t *testing.T) (pictures []picture, log []string) {
 		k := production(false)
 		k.simulated = true
 		w := newWorld(ctx, k)
-		if err := w.start(); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, w.start())
 		defer func() { w.sched.stop() }()
 		for _, s := range c.nodes {
-			if err := w.node(s); err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, w.node(s))
 		}
 		w.rest(pause)
 		w.api.begin = time.Now()
 		for _, s := range c.teams {
 			w.api.say("> %s", s)
-			if err := verbs[s.verb](w, s); err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, verbs[s.verb](w, s))
 			w.rest(pause)
 			w.rest(beat - 2*pause)
 			pictures = append(pictures, w.picture())
@@ -215,9 +210,7 @@ func (w *world) picture() picture {
 func (c *chapters) simulated(t *testing.T) (pictures []picture, h *sim.History) {
 	t.Helper()
 	policy, err := placement.ByName("tandem")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	s := sim.Setup{
 		Policy: policy, Queue: sim.Skip, Labels: map[string]map[string]string{},
 		Gangs:      sim.GangConfig{MaxDomains: 32, Drains: gang.AllDrains, DrainAfter: drainAfter, DrainTimeout: drainTimeout},
@@ -226,13 +219,9 @@ func (c *chapters) simulated(t *testing.T) (pictures []picture, h *sim.History) 
 	for _, at := range c.nodes {
 		h := hostOf(at)
 		devices, err := kube.Devices(h.gpuNode())
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		n, err := vgpu.NewNode(h.name, devices)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		n.SetRoom(vgpu.Room{MilliCPU: int64(h.cpus) * 1000, Memory: 1 << 40})
 		s.Nodes = append(s.Nodes, n)
 		s.Labels[h.name] = h.node().Labels
@@ -241,14 +230,10 @@ func (c *chapters) simulated(t *testing.T) (pictures []picture, h *sim.History) 
 		s.Jobs = append(s.Jobs, jobsOf(t, at, time.Duration(i)*beat)...)
 	}
 	h, err = sim.Run(s)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	for i := range c.teams {
 		m, err := h.MapAt(time.Duration(i+1)*beat - 2*pause)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		seen := picture{places: placesOn(&m)}
 		for _, x := range h.Preemptions {
 			if x.At < time.Duration(i)*beat || x.At >= time.Duration(i+1)*beat {

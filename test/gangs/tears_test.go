@@ -9,6 +9,8 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/tandem-gpu/tandem/test/must"
 )
 
 // The checks of a long rest come after several instants of evictions. Each instant is a decision of its own: the last one may take
@@ -62,9 +64,7 @@ func TestEachInstantOfEvictionsIsJudgedAlone(t *testing.T) {
 func (w *world) addRunning(t *testing.T, name string) {
 	t.Helper()
 	pod := &v1.Pod{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: namespace}, Spec: v1.PodSpec{NodeName: "n"}}
-	if err := w.api.core.Tracker().Add(pod); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, w.api.core.Tracker().Add(pod))
 }
 
 // suffer has the next member evicted or ended, or one more bound.
@@ -92,7 +92,5 @@ func (w *world) suffer(t *testing.T, g *team, what rune, next *int) {
 		panic(fmt.Sprintf("unknown event %c", what))
 	}
 	pod.DeletionTimestamp = &metav1.Time{Time: time.Now()}
-	if err := w.api.core.Tracker().Update(podResource, pod, namespace); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, w.api.core.Tracker().Update(podResource, pod, namespace))
 }

@@ -19,6 +19,7 @@ import (
 	"github.com/tandem-gpu/tandem/test/fakegpu"
 	"github.com/tandem-gpu/tandem/test/gpu/load"
 	"github.com/tandem-gpu/tandem/test/gpu/record"
+	"github.com/tandem-gpu/tandem/test/must"
 )
 
 // pages are where the tables of each GPU that the suite ran on are, by the folder of its data.
@@ -35,26 +36,16 @@ func TestSelfCheck(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Minute) // only a hang takes so long
 	defer cancel()
 	dir := openFolder(t)
-	if err := fakegpu.Build(ctx, filepath.Join(dir, "fakes")); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, fakegpu.Build(ctx, filepath.Join(dir, "fakes")))
 	if out, err := exec.CommandContext(ctx, "go", "build", "-o", filepath.Join(dir, "gpu"), ".").CombinedOutput(); err != nil {
 		t.Fatalf("build the suite: %v: %s", err, out)
 	}
 	state, err := fakegpu.Node("gpu", "H100", 1)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := state.Write(filepath.Join(dir, "state.json")); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.MkdirAll(filepath.Join(dir, "dev"), 0o755); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
+	must.OK(t, state.Write(filepath.Join(dir, "state.json")))
+	must.OK(t, os.MkdirAll(filepath.Join(dir, "dev"), 0o755))
 	for _, name := range []string{"nvidia0", "nvidiactl", "nvidia-uvm"} {
-		if err := os.Symlink("/dev/null", filepath.Join(dir, "dev", name)); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, os.Symlink("/dev/null", filepath.Join(dir, "dev", name)))
 	}
 	parts := []string{"nvml", "sm", "memory", "isolation"}
 	if os.Geteuid() == 0 {
@@ -74,13 +65,9 @@ func TestSelfCheck(t *testing.T) {
 		t.Fatalf("%v:\n%s", err, out)
 	}
 	got, err := record.Open(report)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	want, err := record.Open("data/nvidia-h100-80gb-hbm3/report.json")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	for name := range want.Figures {
 		part, _, _ := strings.Cut(name, "/")
 		if part == "features" && !strings.Contains(name, modelPrefix) {
@@ -102,21 +89,15 @@ func TestSelfCheck(t *testing.T) {
 func openFolder(t *testing.T) string {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "gpu")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	t.Cleanup(func() { _ = os.RemoveAll(dir) })
-	if err := os.Chmod(dir, 0o755); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, os.Chmod(dir, 0o755))
 	return dir
 }
 
 func TestDataSetsAreCurrent(t *testing.T) {
 	folders, err := filepath.Glob("data/*")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	if diff := cmp.Diff(slices.Sorted(maps.Keys(pages)), folders); diff != "" {
 		t.Errorf("each folder of data has a page (-with a page +in data):\n%s", diff)
 	}
@@ -127,27 +108,19 @@ func TestDataSetsAreCurrent(t *testing.T) {
 
 func dataSetIsCurrent(t *testing.T, folder, page string) {
 	r, err := record.Open(filepath.Join(folder, "report.json"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	for name, write := range map[string]func(*bytes.Buffer) error{
 		"pairs.csv":    func(b *bytes.Buffer) error { return writePairs(b, r) },
 		"profiles.csv": func(b *bytes.Buffer) error { return writeProfiles(b, r) },
 	} {
 		var b bytes.Buffer
-		if err := write(&b); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, write(&b))
 		same(t, filepath.Join(folder, name), b.String())
 	}
 	var tables bytes.Buffer
-	if err := writeTables(&tables, r); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, writeTables(&tables, r))
 	text, err := os.ReadFile(page)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	const begin, end = "<!-- tables: go test ./test/gpu -run DataSet -args -update -->\n", "<!-- end of tables -->\n"
 	before, rest, ok := strings.Cut(string(text), begin)
 	_, after, closed := strings.Cut(rest, end)
@@ -167,9 +140,7 @@ func same(t *testing.T, path, want string) {
 		return
 	}
 	if *update {
-		if err := os.WriteFile(path, []byte(want), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, os.WriteFile(path, []byte(want), 0o644))
 		return
 	}
 	t.Errorf("%s is not what the report gives; go test ./test/gpu -run DataSet -args -update writes it (-want +got):\n%s", path, cmp.Diff(want, string(got)))
@@ -225,9 +196,7 @@ func TestKinds(t *testing.T) {
 			t.Errorf("%s has no unit", kind)
 		}
 		text, err := os.ReadFile("models.py")
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		if !bytes.Contains(text, []byte(`"`+short(kind)+`":`)) {
 			t.Errorf("models.py has no %s", kind)
 		}

@@ -17,6 +17,7 @@ import (
 
 	"github.com/tandem-gpu/tandem/internal/sandbox"
 	"github.com/tandem-gpu/tandem/test/cluster"
+	"github.com/tandem-gpu/tandem/test/must"
 )
 
 // ownWord is a word in capitals that users replace by a name of their own, such as NODE.
@@ -25,13 +26,9 @@ var ownWord = regexp.MustCompile(`\b[A-Z]+\b`)
 // The commands of README.md and of the guides are run, or say what runs them. Whole objects are taken by the API server.
 func TestCommands(t *testing.T) {
 	root, err := sandbox.Root()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	all, err := blocks(root)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	shell := newShell(t, root)
 	ran, taken := 0, 0
 	for i := range all {
@@ -77,22 +74,16 @@ func workplace(t *testing.T, root string) string {
 	t.Helper()
 	dir := t.TempDir()
 	for _, name := range []string{"deploy", "examples"} {
-		if err := os.Symlink(filepath.Join(root, name), filepath.Join(dir, name)); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, os.Symlink(filepath.Join(root, name), filepath.Join(dir, name)))
 		err := filepath.WalkDir(filepath.Join(root, name), func(file string, d fs.DirEntry, err error) error {
 			if err == nil && !d.IsDir() {
 				_, err = os.ReadFile(file)
 			}
 			return err
 		})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 	}
-	if err := os.Mkdir(filepath.Join(dir, "bin"), 0o755); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, os.Mkdir(filepath.Join(dir, "bin"), 0o755))
 	return dir
 }
 
@@ -100,14 +91,10 @@ func workplace(t *testing.T, root string) string {
 func newShell(t *testing.T, root string) *shell {
 	t.Helper()
 	tools, err := sandbox.Tools(t.Context(), "kubectl")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	plane := sandbox.StartForTest(t, sandbox.Options{Authorization: "Node,RBAC"})
 	config, err := plane.Kubeconfig("admin", []string{"system:masters"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	s := &shell{dir: workplace(t, root), env: append(os.Environ(),
 		"KUBECONFIG="+config, "PATH="+filepath.Dir(tools["kubectl"])+string(os.PathListSeparator)+os.Getenv("PATH"))}
 	s.env = append(s.env, "HOME="+s.dir)
@@ -115,19 +102,13 @@ func newShell(t *testing.T, root string) *shell {
 		t.Fatalf("install Tandem: %v\n%s", err, out)
 	}
 	objects, err := os.ReadFile(filepath.Join("testdata", "cluster.yaml"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	if out, err := s.pipe(t.Context(), string(objects), "kubectl apply --server-side -f -"); err != nil {
 		t.Fatalf("make the cluster of the guides: %v\n%s", err, out)
 	}
 	client, err := kubernetes.NewForConfig(plane.Admin())
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := cluster.AwaitPolicies(t.Context(), client); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
+	must.OK(t, cluster.AwaitPolicies(t.Context(), client))
 	return s
 }
 
@@ -143,9 +124,7 @@ func (s *shell) pipe(ctx context.Context, input, script string) (string, error) 
 func TestParse(t *testing.T) {
 	page := "# X\n\n<!-- run: NODE=a -->\n```\nkubectl get nodes   # all\n```\n\n1. Do:\n   <!-- needs: a GPU -->\n\n   ```sh\n   make x\n     y\n   ```\n\ntext\n\n```yaml\napiVersion: v1\nkind: Pod\nmetadata: {}\n```\n\n```\nn1 has 3 GPUs\n```\n"
 	got, err := parse("x.md", page)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	var seen []string
 	for i := range got {
 		b := &got[i]
@@ -184,17 +163,11 @@ func TestBlocks(t *testing.T) {
 	root := t.TempDir()
 	for name, text := range map[string]string{"README.md": "```\nmake a\n```\n", "docs/guides/x.md": "```\nmake b\n```\n", "docs/other.md": "```\nmake c\n```\n"} {
 		path := filepath.Join(root, name)
-		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, os.MkdirAll(filepath.Dir(path), 0o755))
+		must.OK(t, os.WriteFile(path, []byte(text), 0o600))
 	}
 	all, err := blocks(root)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	var seen []string
 	for i := range all {
 		seen = append(seen, all[i].at()+" "+all[i].text)
@@ -207,9 +180,7 @@ func TestBlocks(t *testing.T) {
 // A mark that says nothing, or something that is not so, is refused.
 func TestMarks(t *testing.T) {
 	root, err := sandbox.Root()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	for mark, want := range map[string]string{
 		"":                                 "nothing says how these commands are tested",
 		"run: NODE":                        "is not such as NODE=gpu-1",
@@ -235,13 +206,9 @@ func TestMarks(t *testing.T) {
 // The commands of the page save all WorkloadProfiles, and bring them back with what was learned.
 func TestProfilesAreRestored(t *testing.T) {
 	root, err := sandbox.Root()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	all, err := blocks(root)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	var commands []string
 	for i := range all {
 		if all[i].page == "docs/guides/operating.md" && all[i].mark == "tested: test/guides TestProfilesAreRestored" {
@@ -261,9 +228,7 @@ func TestProfilesAreRestored(t *testing.T) {
 		return out
 	}
 	learned, err := os.ReadFile(filepath.Join("testdata", "learned.yaml"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	do(string(learned), "kubectl --as=system:serviceaccount:tandem-system:tandem-scheduler create -f -")
 	for _, name := range []string{"learned-0", "bert"} {
 		do(string(learned), "sed s/learned-0/"+name+"/ | kubectl --as=system:serviceaccount:tandem-system:tandem-scheduler apply --server-side --subresource=status -f -")

@@ -12,6 +12,7 @@ import (
 	"github.com/tandem-gpu/tandem/internal/agent/config"
 	"github.com/tandem-gpu/tandem/internal/sandbox"
 	configv1 "github.com/tandem-gpu/tandem/pkg/api/config/v1"
+	"github.com/tandem-gpu/tandem/test/must"
 )
 
 // declared finds the flags that a program declares, mentioned those that a page names.
@@ -24,13 +25,9 @@ var (
 // of GPUShare, and no flag that there is not.
 func TestOperatingNamesAllSettings(t *testing.T) {
 	root, err := sandbox.Root()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	raw, err := os.ReadFile(filepath.Join(root, "docs", "guides", "operating.md"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	page := string(raw)
 	var flags []string
 	for _, file := range []string{
@@ -38,9 +35,7 @@ func TestOperatingNamesAllSettings(t *testing.T) {
 		"cmd/device-plugin/shm.go", "internal/agent/deviceplugin/flags.go",
 	} {
 		source, err := os.ReadFile(filepath.Join(root, file))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		found := declared.FindAllStringSubmatch(string(source), -1)
 		if len(found) == 0 {
 			t.Errorf("%s declares no flags: the test reads it wrongly", file)

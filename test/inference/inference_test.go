@@ -13,15 +13,15 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/tandem-gpu/tandem/test/must"
 )
 
 // TestTimesHaveTheirMoments: the drawn times have the declared mean and squared coefficient of variation, within four standard errors.
 func TestTimesHaveTheirMoments(t *testing.T) {
 	for _, h := range []Hardware{{"A100", 1000}, {"L4", 1000}, {"T4", 500}, {"A100", 100}} {
 		times, err := h.On(40 * time.Millisecond)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		const n = 200_000
 		random := rand.New(rand.NewPCG(1, 2))
 		sum, squares := 0.0, 0.0
@@ -120,9 +120,7 @@ func TestServerQueues(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				c.o.Times = nearly
 				s, err := NewServer(c.o)
-				if err != nil {
-					t.Fatal(err)
-				}
+				must.OK(t, err)
 				defer s.Close()
 				s.SlowDown(c.factor)
 				if got := ask(s, 5); fmt.Sprint(got) != fmt.Sprint(c.want) {
@@ -137,9 +135,7 @@ func TestServerQueues(t *testing.T) {
 func TestServerKeepsNoPlaceForThoseWhoLeft(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, err := NewServer(Options{Times: nearly, Slots: 1, Batch: 1})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		defer s.Close()
 		first := make(chan struct{})
 		go func() {
@@ -176,9 +172,7 @@ func scrape(s *Server) string {
 func TestServerExportsWhatTritonExports(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, err := NewServer(Options{Times: nearly, Slots: 1, Batch: 1})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		ask(s, 5)
 		text := scrape(s)
 		s.Close()
@@ -204,9 +198,7 @@ func TestArrivals(t *testing.T) {
 	load := Steady(50, 2000, 7)
 	load.Rates[1000] = 0
 	arrivals, err := load.Arrivals()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	counts := make([]float64, len(load.Rates))
 	before := time.Duration(0)
 	for _, at := range arrivals {

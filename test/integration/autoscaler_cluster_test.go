@@ -22,6 +22,7 @@ import (
 	"github.com/tandem-gpu/tandem/internal/sandbox"
 	"github.com/tandem-gpu/tandem/pkg/api/v1alpha1"
 	"github.com/tandem-gpu/tandem/test/fakecluster"
+	"github.com/tandem-gpu/tandem/test/must"
 )
 
 const karpenterModule = "sigs.k8s.io/karpenter"
@@ -47,16 +48,10 @@ func (c *gangCluster) startKarpenter(t *testing.T) {
 	}
 	catalogue := filepath.Join(t.TempDir(), "instances.json")
 	raw, err := json.Marshal([]any{instanceType("gpu-1x", 1, true), instanceType("gpu-2x", 2, true), instanceType("gpu-8x", 8, true), instanceType(bareType, 8, false)})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(catalogue, raw, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
+	must.OK(t, os.WriteFile(catalogue, raw, 0o600))
 	ports, err := sandbox.FreePorts(2)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	c.operator(t, karpenterModule, "./kwok", "--karpenter-service=karpenter", "--disable-leader-election=true", "--feature-gates=NodeOverlay=true",
 		"--batch-idle-duration=500ms", "--instance-types-file-path="+catalogue,
 		fmt.Sprintf("--metrics-port=%d", ports[0]), fmt.Sprintf("--health-probe-port=%d", ports[1]))
@@ -190,9 +185,7 @@ func (c *gangCluster) asAgent(ctx context.Context, n *v1.Node, gpus int) {
 func (c *gangCluster) cloudNodes(t *testing.T) map[string]string {
 	t.Helper()
 	nodes, err := c.admin.CoreV1().Nodes().List(life(t), metav1.ListOptions{LabelSelector: poolLabel})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	all := map[string]string{}
 	for i := range nodes.Items {
 		all[nodes.Items[i].Name] = nodes.Items[i].Labels[v1.LabelInstanceTypeStable]
@@ -225,13 +218,9 @@ func (c *gangCluster) removeClaims(t *testing.T) {
 	t.Helper()
 	c.await(t, "Karpenter's nodes are gone", func() (bool, string) {
 		refused := c.deleteAllPods(t)
-		if err := c.objects.Resource(nodeClaims).DeleteCollection(life(t), metav1.DeleteOptions{}, metav1.ListOptions{}); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, c.objects.Resource(nodeClaims).DeleteCollection(life(t), metav1.DeleteOptions{}, metav1.ListOptions{}))
 		claims, err := c.objects.Resource(nodeClaims).List(life(t), metav1.ListOptions{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		nodes := c.cloudNodes(t)
 		return len(claims.Items)+len(nodes) == 0, fmt.Sprintf("%d claims, nodes %v; the last request for pods: %v", len(claims.Items), nodes, refused)
 	})
@@ -243,9 +232,7 @@ func (c *gangCluster) awaitClaim(t *testing.T, status v1.ConditionStatus, reason
 	t.Helper()
 	c.poll(t, fmt.Sprintf("Initialized of the claims is %s by %s", status, reason), func() (bool, string) {
 		claims, err := c.objects.Resource(nodeClaims).List(t.Context(), metav1.ListOptions{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		said, all := "", len(claims.Items) > 0
 		for i := range claims.Items {
 			conditions, _, _ := unstructured.NestedSlice(claims.Items[i].Object, "status", "conditions")
@@ -266,13 +253,9 @@ func (c *gangCluster) awaitClaim(t *testing.T, status v1.ConditionStatus, reason
 func (c *gangCluster) writeNodeMemory(t *testing.T) {
 	t.Helper()
 	root, err := sandbox.Root()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	raw, err := os.ReadFile(filepath.Join(root, "deploy", "components", "node-memory", "rbac.yaml"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	c.plane.ApplyForTest(t.Context(), t, string(raw))
 	c.startController(t, "--features=node-memory")
 }
@@ -284,9 +267,7 @@ func (c *gangCluster) awaitKept(t *testing.T, p *v1.Pod) {
 		events, err := c.admin.CoreV1().Events(metav1.NamespaceDefault).List(t.Context(), metav1.ListOptions{
 			FieldSelector: "reason=DisruptionBlocked,involvedObject.kind=Node,involvedObject.name=" + p.Spec.NodeName,
 		})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		var said []string
 		for i := range events.Items {
 			said = append(said, events.Items[i].Message)

@@ -24,6 +24,7 @@ import (
 	"github.com/tandem-gpu/tandem/pkg/api/v1alpha1"
 	"github.com/tandem-gpu/tandem/pkg/vgpu"
 	"github.com/tandem-gpu/tandem/test/fakecluster"
+	"github.com/tandem-gpu/tandem/test/must"
 )
 
 const (
@@ -47,9 +48,7 @@ func inOwnProcess(t *testing.T, test func(*testing.T)) {
 		return
 	}
 	self, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	name := "^" + strings.ReplaceAll(t.Name(), "/", "$/^") + "$"
 	cmd := exec.CommandContext(t.Context(), self, "-test.run="+name, "-test.v", "-test.timeout=0")
 	cmd.Env = append(os.Environ(), ownProcess+"=yes")
@@ -84,9 +83,7 @@ func TestScheduler(t *testing.T) {
 func startShare(t *testing.T) *rest.Config {
 	t.Helper()
 	plane := sandbox.StartForTest(t, sandbox.Options{})
-	if err := plane.InstallCRDs(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, plane.InstallCRDs(t.Context()))
 	return plane.Admin()
 }
 
@@ -154,19 +151,13 @@ func checkLedger(t *testing.T, pods []v1.Pod, gpuNodes []*v1alpha1.GPUNode) {
 	var nodes []*vgpu.Node
 	for _, g := range gpuNodes {
 		devices, err := kube.Devices(g)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		n, err := vgpu.NewNode(g.Name, devices)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		nodes = append(nodes, n)
 	}
 	ledger, err := vgpu.NewCluster(nodes...)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	for i := range pods {
 		a, err := kube.AssignmentOf(&pods[i])
 		if err == nil {
@@ -281,9 +272,7 @@ func awaitNoReservations(t *testing.T) {
 func metric(t *testing.T, name string) map[string]float64 {
 	t.Helper()
 	families, err := legacyregistry.DefaultGatherer.Gather()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	values := map[string]float64{}
 	for _, family := range families {
 		if family.GetName() != name {

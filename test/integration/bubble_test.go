@@ -38,6 +38,7 @@ import (
 	"github.com/tandem-gpu/tandem/pkg/plugins/gpushare"
 	"github.com/tandem-gpu/tandem/test/bubble"
 	"github.com/tandem-gpu/tandem/test/fakeserver"
+	"github.com/tandem-gpu/tandem/test/must"
 )
 
 // inBubble is the world of a cluster in a bubble.
@@ -119,9 +120,7 @@ func (w inBubble) startScheduler(t *testing.T, config map[string]any) program {
 	api := w.server.Config()
 	api.QPS, api.Burst = c.ClientConnection.QPS, int(c.ClientConnection.Burst)
 	client, err := kubernetes.NewForConfig(api)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	ctx, cancel := context.WithCancel(life(t))
 	broadcaster := events.NewBroadcaster(&events.EventSinkImpl{Interface: client.EventsV1()})
 	factory := scheduler.NewInformerFactory(client, 0, nil)
@@ -160,17 +159,11 @@ func (w inBubble) startScheduler(t *testing.T, config map[string]any) program {
 func loadConfig(t *testing.T, config map[string]any) *schedulerconfig.KubeSchedulerConfiguration {
 	t.Helper()
 	raw, err := kyaml.Marshal(config)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	path := filepath.Join(t.TempDir(), "scheduler.yaml")
-	if err := os.WriteFile(path, raw, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, os.WriteFile(path, raw, 0o600))
 	loaded, err := options.LoadConfigFromFile(klog.Background(), path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	return loaded
 }
 

@@ -19,6 +19,7 @@ import (
 	"github.com/tandem-gpu/tandem/internal/controller/elasticity"
 	"github.com/tandem-gpu/tandem/pkg/api/v1alpha1"
 	"github.com/tandem-gpu/tandem/pkg/elastic"
+	"github.com/tandem-gpu/tandem/test/must"
 )
 
 // startController starts the feature of Tandem's controller that sizes elastic gangs, with the options of startController on a plane.
@@ -30,9 +31,7 @@ func (w inBubble) startController(t *testing.T, flags ...string) program {
 	ctx, cancel := context.WithCancel(life(t))
 	api := w.server.Config()
 	kube, err := kubernetes.NewForConfig(api)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	factory := informers.NewSharedInformerFactory(kube, 0)
 	broadcaster := events.NewBroadcaster(&events.EventSinkImpl{Interface: kube.EventsV1()})
 	options, err := elasticOptions(ctx, api, kube, factory)
@@ -46,14 +45,10 @@ func (w inBubble) startController(t *testing.T, flags ...string) program {
 	if err == nil {
 		err = scheme.AddToScheme(known)
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	options.Recorder = broadcaster.NewRecorder(known, "tandem-controller")
 	controller, err := elasticity.New(options)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	p := &inProcess{done: make(chan struct{})}
 	go func() {
 		defer close(p.done)

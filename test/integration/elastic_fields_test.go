@@ -14,6 +14,7 @@ import (
 
 	"github.com/tandem-gpu/tandem/internal/sandbox"
 	"github.com/tandem-gpu/tandem/pkg/api/v1alpha1"
+	"github.com/tandem-gpu/tandem/test/must"
 )
 
 // fieldsJob returns an elastic Job of 2 members up to a number of them, which starts with its least and is resized by its
@@ -32,9 +33,7 @@ func (c *gangCluster) awaitJobSize(t *testing.T, name string, count int32) {
 	c.awaitWorkers(t, name, int(count))
 	c.poll(t, fmt.Sprintf("the fields of job %s are %d", name, count), func() (bool, string) {
 		job, err := c.admin.BatchV1().Jobs(c.namespace).Get(t.Context(), name, metav1.GetOptions{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		return *job.Spec.Parallelism == count && *job.Spec.Completions == count, fmt.Sprint(*job.Spec.Parallelism, *job.Spec.Completions)
 	})
 }
@@ -83,9 +82,7 @@ func resizedStatefulSet(t *testing.T, c *gangCluster) {
 			Template: v1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: pod.Labels, Annotations: pod.Annotations}, Spec: pod.Spec},
 		},
 	}, metav1.CreateOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	owner := *metav1.NewControllerRef(set, appsv1.SchemeGroupVersion.WithKind("StatefulSet"))
 	member := func(i int) {
 		p := pod.DeepCopy()
@@ -98,9 +95,7 @@ func resizedStatefulSet(t *testing.T, c *gangCluster) {
 	await := func(count int32) {
 		c.poll(t, fmt.Sprintf("the StatefulSet has %d replicas", count), func() (bool, string) {
 			now, err := c.admin.AppsV1().StatefulSets(c.namespace).Get(t.Context(), "train", metav1.GetOptions{})
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, err)
 			return *now.Spec.Replicas == count, fmt.Sprintf("%d replicas, target %+v", *now.Spec.Replicas, c.target(t, "train"))
 		})
 	}
@@ -111,9 +106,7 @@ func resizedStatefulSet(t *testing.T, c *gangCluster) {
 	c.poll(t, "8 members run", func() (bool, string) { return len(c.namesOnNodes(t, "train")) == 8, c.phases(t, "train") })
 	c.create(t, testGang{name: "rigid", members: 9, min: 9, slots: 10})
 	await(7)
-	if err := c.admin.CoreV1().Pods(c.namespace).Delete(t.Context(), "train-7", metav1.DeleteOptions{}); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, c.admin.CoreV1().Pods(c.namespace).Delete(t.Context(), "train-7", metav1.DeleteOptions{}))
 	c.awaitGang(t, "rigid", 9)
 }
 
@@ -131,9 +124,7 @@ func (c *gangCluster) namesOnNodes(t *testing.T, gang string) (names []string) {
 // fieldsExample applies the example as it stands: the Job grows to four members on idle GPUs.
 func fieldsExample(t *testing.T, c *gangCluster) {
 	root, err := sandbox.Root()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	c.applyExample(t, filepath.Join(root, "examples", "elastic", "size-fields.yaml"))
 	c.awaitJobSize(t, "elastic-fields", 4)
 }
@@ -157,9 +148,7 @@ func refusedFields(t *testing.T, c *gangCluster) {
 	c.awaitCondition(t, "owned", "AnotherControllerOwnsTheSize", "Sweep.example.com all owns Job.batch owned")
 	for _, name := range []string{"queued", "unindexed", "owned"} {
 		job, err := c.admin.BatchV1().Jobs(c.namespace).Get(t.Context(), name, metav1.GetOptions{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		if *job.Spec.Parallelism != 2 || *job.Spec.Completions != 2 {
 			t.Errorf("job %s has %d of %d", name, *job.Spec.Parallelism, *job.Spec.Completions)
 		}

@@ -23,6 +23,7 @@ import (
 	"github.com/tandem-gpu/tandem/internal/cluster/podgroup"
 	"github.com/tandem-gpu/tandem/internal/sandbox"
 	"github.com/tandem-gpu/tandem/pkg/api/v1alpha1"
+	"github.com/tandem-gpu/tandem/test/must"
 )
 
 // elasticPlays have Kubernetes' own controller of Jobs, and kubelets.
@@ -77,18 +78,14 @@ func (w onPlane) startController(t *testing.T, more ...string) program {
 	t.Helper()
 	binary := sandbox.ProgramForTest(t, "controller")
 	kubeconfig, err := w.plane.ServiceAccount(life(t), "tandem-system", "tandem-controller")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	w.starts++
 	flags := append([]string{
 		"--kubeconfig=" + kubeconfig, "--leader-elect=false", "--metrics-bind-address=0", "--health-probe-bind-address=0",
 		"--elastic-interval=1s", "--elastic-notice=1s", "--elastic-max-moves=100",
 	}, more...)
 	process, err := supervise(w.plane.Processes(), fmt.Sprintf("controller-%d", w.starts), func() *exec.Cmd { return exec.Command(binary, flags...) })
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	return process
 }
 
@@ -200,9 +197,7 @@ func (c *gangCluster) target(t *testing.T, name string) (target v1alpha1.Elastic
 	if err == nil {
 		err = runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, &target)
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	return target
 }
 
@@ -252,9 +247,7 @@ func (c *gangCluster) phases(t *testing.T, gang string) string {
 // elasticExample applies examples/elastic as it stands: all four members run on idle GPUs.
 func elasticExample(t *testing.T, c *gangCluster) {
 	root, err := sandbox.Root()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	c.applyExample(t, filepath.Join(root, "examples", "elastic", "indexed-job.yaml"))
 	c.awaitWorkers(t, "elastic", 4)
 }
@@ -263,9 +256,7 @@ func elasticExample(t *testing.T, c *gangCluster) {
 func (c *gangCluster) checkJob(t *testing.T, name string) {
 	t.Helper()
 	job, err := c.admin.BatchV1().Jobs(c.namespace).Get(t.Context(), name, metav1.GetOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	if job.Status.Failed != 0 || len(job.Status.Conditions) != 0 {
 		t.Errorf("job %s has %d failed pods and the conditions %v", name, job.Status.Failed, job.Status.Conditions)
 	}
@@ -378,9 +369,7 @@ func editedTarget(t *testing.T, c *gangCluster) {
 	if _, err := targets.Patch(t.Context(), "train", types.MergePatchType, []byte(`{"spec":{"workers":3}}`), metav1.PatchOptions{}); err == nil {
 		t.Errorf("an administrator changed the target")
 	}
-	if err := targets.Delete(t.Context(), "train", metav1.DeleteOptions{}); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, targets.Delete(t.Context(), "train", metav1.DeleteOptions{}))
 	c.awaitWorkers(t, "train", 8)
 	c.checkJob(t, "train")
 }

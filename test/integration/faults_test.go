@@ -15,6 +15,8 @@ import (
 	"time"
 
 	"k8s.io/client-go/rest"
+
+	"github.com/tandem-gpu/tandem/test/must"
 )
 
 // fault is what the proxy does to one request that binds a pod.
@@ -75,13 +77,9 @@ type faultyServer struct {
 func newFaultyServer(t *testing.T, upstream *rest.Config) *faultyServer {
 	t.Helper()
 	transport, err := rest.TransportFor(upstream)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	target, err := url.Parse(upstream.Host)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	f := &faultyServer{
 		upstream: transport, target: target,
 		attempts: map[string]int{}, reads: map[string]int{}, counts: map[fault]int{}, accepted: map[string]int{}, unknown: map[string]bool{},

@@ -27,6 +27,7 @@ import (
 	"k8s.io/metrics/pkg/client/external_metrics"
 
 	"github.com/tandem-gpu/tandem/internal/sandbox"
+	"github.com/tandem-gpu/tandem/test/must"
 )
 
 // The autoscaler looks and waits as often and as long as the controller of the fleets does here. By default it looks each 15 s and waits for
@@ -87,14 +88,10 @@ func (c *gatewayCluster) startAutoscaler(t *testing.T) {
 	c.startAdapter(t)
 	// Kubernetes binds the controller's role to this account.
 	config, err := c.plane.Config("system:serviceaccount:kube-system:horizontal-pod-autoscaler", nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	ctx, cancel := context.WithCancel(life(t))
 	run, factory, err := horizontalController(ctx, config)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	factory.Start(ctx.Done())
 	done := make(chan struct{})
 	go func() { defer close(done); run() }()
@@ -142,27 +139,19 @@ func horizontalController(ctx context.Context, config *rest.Config) (run func(),
 func (c *gatewayCluster) startAdapter(t *testing.T) {
 	t.Helper()
 	binary, err := sandbox.Tool(t.Context(), adapter)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	kubeconfig, err := c.plane.Kubeconfig("prometheus-adapter", []string{"system:masters"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	dir := t.TempDir()
 	rules, authority := filepath.Join(dir, "rules.yaml"), filepath.Join(c.plane.Dir(), "pki", "ca.crt")
-	if err := os.WriteFile(rules, fmt.Appendf(nil, adapterConfig, int(window.Seconds())), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, os.WriteFile(rules, fmt.Appendf(nil, adapterConfig, int(window.Seconds())), 0o600))
 	process, err := c.plane.Processes().Start("prometheus-adapter", exec.Command(binary,
 		"--lister-kubeconfig="+kubeconfig, "--authentication-kubeconfig="+kubeconfig, "--authorization-kubeconfig="+kubeconfig,
 		"--authentication-skip-lookup=true", "--client-ca-file="+authority, "--requestheader-client-ca-file="+authority,
 		"--requestheader-allowed-names=front-proxy", "--bind-address="+adapterAddress, fmt.Sprintf("--secure-port=%d", adapterPort), "--cert-dir="+dir,
 		"--prometheus-url="+c.prometheus, "--metrics-relist-interval=5s", "--metrics-max-age=1m", "--config="+rules,
 	))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	t.Cleanup(func() {
 		if t.Failed() {
 			t.Logf("prometheus-adapter said:\n%s", process.Tail(40))
@@ -189,9 +178,7 @@ func (s *gatewayScene) autoscale(t *testing.T, p *pool, perReplica float64) {
 			}}},
 		},
 	}, metav1.CreateOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 }
 
 // awaitAutoscaler waits until the HorizontalPodAutoscaler of a pool has a metric and may scale.

@@ -30,6 +30,7 @@ import (
 
 	"github.com/tandem-gpu/tandem/internal/sandbox"
 	"github.com/tandem-gpu/tandem/pkg/api/v1alpha1"
+	"github.com/tandem-gpu/tandem/test/must"
 )
 
 var (
@@ -98,9 +99,7 @@ func (c *fleetCluster) startFastController(t *testing.T, more ...string) {
 	t.Helper()
 	binary := sandbox.ProgramForTest(t, "controller-fastclock")
 	kubeconfig, err := c.plane.ServiceAccount(life(t), "tandem-system", "tandem-controller")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	flags := append([]string{"--kubeconfig=" + kubeconfig, "--leader-elect=false", "--metrics-bind-address=0", "--health-probe-bind-address=0"}, more...)
 	c.starts++
 	process, err := supervise(c.plane.Processes(), fmt.Sprintf("controller-%d", c.starts), func() *exec.Cmd {
@@ -108,9 +107,7 @@ func (c *fleetCluster) startFastController(t *testing.T, more ...string) {
 		cmd.Env = append(os.Environ(), "TANDEM_FASTCLOCK_BEGIN="+c.began.Format(time.RFC3339Nano), fmt.Sprintf("TANDEM_FASTCLOCK_SPEED=%d", c.speed))
 		return cmd
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	t.Cleanup(func() {
 		if t.Failed() {
 			t.Logf("the controller said:\n%s", process.Tail(60))
@@ -133,9 +130,7 @@ func (c *fleetCluster) in(t *testing.T, name string, test func(*testing.T, *flee
 func (s *fleetScene) play(t *testing.T, test func(*testing.T, *fleetScene)) {
 	t.Helper()
 	_, err := s.admin.CoreV1().Namespaces().Create(t.Context(), &v1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: s.namespace}}, metav1.CreateOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	s.record(t)
 	test(t, s)
 	s.check(t)
@@ -253,9 +248,7 @@ func (s *fleetScene) follow(ctx context.Context, t *testing.T, kind schema.Group
 	t.Helper()
 	objects := s.objects.Resource(kind).Namespace(s.namespace)
 	list, err := objects.List(ctx, metav1.ListOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	before := map[string]int64{}
 	for i := range list.Items {
 		s.note(kind, &list.Items[i], before, numbers)
@@ -263,9 +256,7 @@ func (s *fleetScene) follow(ctx context.Context, t *testing.T, kind schema.Group
 	w, err := toolswatch.NewRetryWatcherWithContext(ctx, list.GetResourceVersion(), &cache.ListWatch{
 		WatchFuncWithContext: func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) { return objects.Watch(ctx, o) },
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	s.watched.Go(func() {
 		defer w.Stop()
 		for {
@@ -312,15 +303,11 @@ func (s *fleetScene) awaitRecord(t *testing.T) {
 	t.Helper()
 	for _, kind := range []schema.GroupVersionResource{appsv1.SchemeGroupVersion.WithResource("deployments"), httpRoutes} {
 		list, err := s.objects.Resource(kind).Namespace(s.namespace).List(t.Context(), metav1.ListOptions{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		newest := int64(0)
 		for i := range list.Items {
 			version, err := strconv.ParseInt(list.Items[i].GetResourceVersion(), 10, 64)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, err)
 			newest = max(newest, version)
 		}
 		s.poll(t, "the record has all "+kind.Resource, func() (bool, string) {
@@ -389,15 +376,11 @@ func (s *fleetScene) createVariant(t *testing.T, name string, replicas int64) {
 			Template: v1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: labels}, Spec: v1.PodSpec{Containers: []v1.Container{{Name: "server", Image: "none"}}}},
 		},
 	}, metav1.CreateOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	_, err = s.admin.CoreV1().Services(s.namespace).Create(t.Context(), &v1.Service{
 		ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: v1.ServiceSpec{Selector: labels, Ports: []v1.ServicePort{{Port: 80}}},
 	}, metav1.CreateOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 }
 
 // createRoute makes an HTTPRoute with a rule for the variants. The schema of the Gateway API must know all its fields.
@@ -448,13 +431,9 @@ func (s *fleetScene) arrives(rate float64) { s.measure("rate/"+s.namespace, rate
 func (s *fleetScene) fleet(t *testing.T, name string) *v1alpha1.InferenceFleet {
 	t.Helper()
 	o, err := s.objects.Resource(fleets).Namespace(s.namespace).Get(t.Context(), name, metav1.GetOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	f := &v1alpha1.InferenceFleet{}
-	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(o.Object, f); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, runtime.DefaultUnstructuredConverter.FromUnstructured(o.Object, f))
 	return f
 }
 
@@ -463,15 +442,11 @@ func (s *fleetScene) sizes(t *testing.T, name string) (replicas, weights [2]int6
 	t.Helper()
 	for i, v := range twoVariants() {
 		d, err := s.admin.AppsV1().Deployments(s.namespace).Get(t.Context(), name+"-"+v.name, metav1.GetOptions{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		replicas[i] = int64(*d.Spec.Replicas)
 	}
 	o, err := s.objects.Resource(httpRoutes).Namespace(s.namespace).Get(t.Context(), name, metav1.GetOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	for i, v := range twoVariants() {
 		weights[i] = weightOf(o, name+"-"+v.name)
 	}

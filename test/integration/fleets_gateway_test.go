@@ -25,6 +25,7 @@ import (
 	"github.com/tandem-gpu/tandem/internal/sandbox"
 	"github.com/tandem-gpu/tandem/pkg/api/v1alpha1"
 	"github.com/tandem-gpu/tandem/test/inference"
+	"github.com/tandem-gpu/tandem/test/must"
 )
 
 // namespaced is set for the process that runs in the network namespace.
@@ -104,9 +105,7 @@ func startGatewayCluster(t *testing.T) *gatewayCluster {
 	}
 	c := &gatewayCluster{fleetCluster: newFleetCluster(t, func(o *sandbox.Options) { o.Aggregation = true })}
 	source, err := sandbox.OperatorSource(t.Context(), gatewayModule)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	files, err := filepath.Glob(filepath.Join(source, "config", "crd", "standard", "gateway.networking.k8s.io_*s.yaml"))
 	if err != nil || len(files) < 8 {
 		t.Fatalf("the Gateway API has the definitions %v, %v", files, err)
@@ -126,21 +125,15 @@ func startGatewayCluster(t *testing.T) *gatewayCluster {
 func (c *gatewayCluster) startTraefik(t *testing.T) {
 	t.Helper()
 	tools, err := sandbox.Tools(t.Context(), "traefik")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	kubeconfig, err := c.plane.Kubeconfig("traefik", []string{"system:masters"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	cmd := exec.Command(tools["traefik"], fmt.Sprintf("--entryPoints.web.address=127.0.0.1:%d", gatewayPort), "--providers.kubernetesgateway",
 		"--providers.providersThrottleDuration=100ms", "--global.checkNewVersion=false", "--global.sendAnonymousUsage=false", "--log.level=INFO")
 	cmd.Dir = t.TempDir()
 	cmd.Env = append(os.Environ(), "KUBECONFIG="+kubeconfig)
 	process, err := c.plane.Processes().Start("traefik", cmd)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	t.Cleanup(func() {
 		if t.Failed() {
 			t.Logf("traefik said:\n%s", process.Tail(40))
@@ -190,9 +183,7 @@ const (
 func (p *pool) times(t *testing.T) inference.Times {
 	t.Helper()
 	times, err := p.hardware.On(aRequest)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	return times
 }
 
@@ -299,9 +290,7 @@ func (p *pool) scaleTarget() map[string]any {
 func (s *gatewayScene) weights(t *testing.T) map[string]float64 {
 	t.Helper()
 	o, err := s.objects.Resource(httpRoutes).Namespace(s.namespace).Get(t.Context(), "bert", metav1.GetOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	rules, _, _ := unstructured.NestedSlice(o.Object, "spec", "rules")
 	refs, _, _ := unstructured.NestedSlice(rules[1].(map[string]any), "backendRefs")
 	weights, sum := map[string]float64{}, 0.0

@@ -20,6 +20,7 @@ import (
 
 	"github.com/tandem-gpu/tandem/internal/sandbox"
 	"github.com/tandem-gpu/tandem/pkg/api/v1alpha1"
+	"github.com/tandem-gpu/tandem/test/must"
 )
 
 // TestFleetsPrometheus has a real Prometheus scrape servers that export what Triton, vLLM, KServe's server and Istio export, and the
@@ -148,19 +149,13 @@ func (c *fleetCluster) startPrometheus(t *testing.T, exporter *exporterServer) {
 func (c *fleetCluster) runPrometheus(t *testing.T, discovery string) {
 	t.Helper()
 	binary, err := sandbox.Tool(t.Context(), "prometheus")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	dir := t.TempDir()
 	config := filepath.Join(dir, "prometheus.yaml")
-	if err := os.WriteFile(config, []byte("global: {scrape_interval: 1s}\nscrape_configs:\n- job_name: replicas\n"+discovery), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, os.WriteFile(config, []byte("global: {scrape_interval: 1s}\nscrape_configs:\n- job_name: replicas\n"+discovery), 0o600))
 	address := fmt.Sprintf("127.0.0.1:%d", freePort(t))
 	process, err := c.plane.Processes().Start("prometheus", exec.Command(binary, "--config.file="+config, "--storage.tsdb.path="+filepath.Join(dir, "data"), "--web.listen-address="+address))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	t.Cleanup(func() {
 		if t.Failed() {
 			t.Logf("Prometheus said:\n%s", process.Tail(40))

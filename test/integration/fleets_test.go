@@ -15,6 +15,7 @@ import (
 
 	"github.com/tandem-gpu/tandem/internal/sandbox"
 	"github.com/tandem-gpu/tandem/pkg/api/v1alpha1"
+	"github.com/tandem-gpu/tandem/test/must"
 )
 
 // TestFleets runs the controller as it is built, under the rights of its account, with the CustomResourceDefinitions of the Gateway API. One of
@@ -48,13 +49,9 @@ func TestFleets(t *testing.T) {
 // changes, and the conditions say why.
 func fleetExample(t *testing.T, s *fleetScene) {
 	root, err := sandbox.Root()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	raw, err := os.ReadFile(filepath.Join(root, "examples", "inference", "fleet.yaml"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	s.plane.ApplyForTest(t.Context(), t, strings.ReplaceAll(string(raw), "\nmetadata:\n", "\nmetadata:\n  namespace: "+s.namespace+"\n"))
 	s.awaitReason(t, "bert", v1alpha1.ConditionFleetReady, "Controlled")
 	s.awaitReason(t, "bert", v1alpha1.ConditionMeasured, "PrometheusUnreachable")
@@ -80,9 +77,7 @@ func fleetGrowsAndShrinks(t *testing.T, s *fleetScene) {
 	})
 	s.poll(t, "events tell of both", func() (bool, string) { // the controller sends events beside its writes
 		events, err := s.admin.EventsV1().Events(s.namespace).List(t.Context(), metav1.ListOptions{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		reasons := map[string]bool{}
 		for i := range events.Items {
 			reasons[events.Items[i].Reason] = true
@@ -144,9 +139,7 @@ func fleetConflicts(t *testing.T, s *fleetScene) {
 		return replicas[1] > 0 && weights[0]+weights[1] == 1000 && weights[1] > 50
 	})
 	o, err := s.objects.Resource(httpRoutes).Namespace(s.namespace).Get(t.Context(), "bert", metav1.GetOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	if raw, err := json.Marshal(o.Object["spec"]); err != nil || !strings.Contains(string(raw), fmt.Sprintf(`"timeouts":{"request":%q}`, last)) {
 		t.Errorf("what another writer wrote is lost: %s, %v", raw, err)
 	}
@@ -171,9 +164,7 @@ func fleetOwners(t *testing.T, s *fleetScene) {
 	if replicas, _ := s.sizes(t, "bert"); replicas[1] != 0 {
 		t.Errorf("t4 has %d replicas, and an autoscaler owns it", replicas[1])
 	}
-	if err := scalers.Delete(t.Context(), "bert", metav1.DeleteOptions{}); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, scalers.Delete(t.Context(), "bert", metav1.DeleteOptions{}))
 	s.awaitReason(t, "bert", v1alpha1.ConditionFleetReady, "Controlled")
 
 	s.patchRoute(t, "bert", types.JSONPatchType, `[{"op": "add", "path": "/spec/rules/0/backendRefs/-", "value": {"name": "other", "port": 80, "weight": 5}}]`)
@@ -203,9 +194,7 @@ func fleetTaken(t *testing.T, s *fleetScene) {
 	s.createFleet(t, "another", "bert", twoVariants(), s.answers())
 	s.awaitReason(t, "another", v1alpha1.ConditionFleetReady, "RouteTaken")
 	s.awaitReason(t, "another", v1alpha1.ConditionScaled, "ScaleTargetTaken")
-	if err := s.objects.Resource(fleets).Namespace(s.namespace).Delete(t.Context(), "bert", metav1.DeleteOptions{}); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, s.objects.Resource(fleets).Namespace(s.namespace).Delete(t.Context(), "bert", metav1.DeleteOptions{}))
 	s.awaitReason(t, "another", v1alpha1.ConditionFleetReady, "Controlled")
 	if replicas, weights := s.sizes(t, "bert"); replicas != [2]int64{1, 0} || weights != [2]int64{1000, 0} {
 		t.Errorf("the sizes are %v and the weights %v", replicas, weights)

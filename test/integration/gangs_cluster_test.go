@@ -31,6 +31,7 @@ import (
 	"github.com/tandem-gpu/tandem/pkg/plugins/gpugang"
 	"github.com/tandem-gpu/tandem/pkg/plugins/gpupreempt"
 	"github.com/tandem-gpu/tandem/test/fakecluster"
+	"github.com/tandem-gpu/tandem/test/must"
 )
 
 // The cluster of the tests: two racks of two nodes with four GPUs each, 16 in all.
@@ -104,9 +105,7 @@ func (c *gangCluster) connect(t *testing.T) {
 	t.Helper()
 	c.admin = clientFor(t, c.api)
 	objects, err := dynamic.NewForConfig(patient(c.api))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	c.objects = objects
 }
 
@@ -134,13 +133,9 @@ func (c *gangCluster) createNodes(t *testing.T, gpus []int) {
 func (c *gangCluster) install(t *testing.T) {
 	t.Helper()
 	root, err := sandbox.Root()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	built, err := krusty.MakeKustomizer(krusty.MakeDefaultOptions()).Run(filesys.MakeFsOnDisk(), filepath.Join(root, "deploy"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	var manifests bytes.Buffer
 	for _, r := range built.Resources() {
 		if r.GetKind() != "Deployment" && r.GetKind() != "DaemonSet" {
@@ -149,9 +144,7 @@ func (c *gangCluster) install(t *testing.T) {
 	}
 	for _, file := range c.crds {
 		raw, err := os.ReadFile(filepath.Join(root, file))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		fmt.Fprintf(&manifests, "---\n%s\n", raw)
 	}
 	c.plane.ApplyForTest(t.Context(), t, manifests.String())
@@ -161,9 +154,7 @@ func (c *gangCluster) install(t *testing.T) {
 func (c *gangCluster) label(t *testing.T, node, rack string) {
 	t.Helper()
 	n, err := c.admin.CoreV1().Nodes().Get(t.Context(), node, metav1.GetOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	n.Labels = map[string]string{v1.LabelHostname: node, v1.LabelTopologyZone: "z", rackLabel: rack}
 	if _, err := c.admin.CoreV1().Nodes().Update(t.Context(), n, metav1.UpdateOptions{}); err != nil {
 		t.Fatal(err)
@@ -179,15 +170,11 @@ func (c *gangCluster) startControllers(t *testing.T) {
 	scheduling := factory.Scheduling().V1beta1()
 	pods := factory.Core().V1().Pods()
 	jobs, err := job.NewController(ctx, c.admin, pods, factory.Batch().V1().Jobs(), scheduling.Workloads(), scheduling.PodGroups())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	running := []func(context.Context, int){jobs.Run}
 	if groups, ok := c.podGroups(); ok && groups == membership.NativePodGroups {
 		protection, err := podgroupprotection.NewPodGroupProtectionController(klog.FromContext(ctx), scheduling.PodGroups(), pods, c.admin)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		running = append(running, protection.Run)
 	}
 	factory.Start(ctx.Done())
@@ -209,17 +196,11 @@ func (c *gangCluster) startControllers(t *testing.T) {
 func (c *gangCluster) startScheduler(t *testing.T, changes ...func(gang map[string]any)) {
 	t.Helper()
 	root, err := sandbox.Root()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	raw, err := os.ReadFile(filepath.Join(root, "deploy", "scheduler", "config.yaml"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	config, err := sandbox.SchedulerConfig(raw, "")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	for _, change := range changes {
 		change(arguments(t, config, gpugang.Name))
 	}
@@ -269,9 +250,7 @@ func (c *gangCluster) playIn(t *testing.T, test func(*testing.T, *gangCluster)) 
 func (c *gangCluster) clear(t *testing.T) {
 	t.Helper()
 	everything := metav1.ListOptions{}
-	if err := c.admin.BatchV1().Jobs(c.namespace).DeleteCollection(life(t), metav1.DeleteOptions{}, everything); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, c.admin.BatchV1().Jobs(c.namespace).DeleteCollection(life(t), metav1.DeleteOptions{}, everything))
 	c.deletePods(t, "")
 	if resource, ok := c.podGroups(); ok {
 		if err := c.objects.Resource(resource).Namespace(c.namespace).
@@ -290,9 +269,7 @@ func (c *gangCluster) clear(t *testing.T) {
 func documents(t *testing.T, file string) []*unstructured.Unstructured {
 	t.Helper()
 	raw, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	decoder := yaml.NewYAMLOrJSONDecoder(bytes.NewReader(raw), 4096)
 	var all []*unstructured.Unstructured
 	for {

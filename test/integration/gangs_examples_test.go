@@ -19,6 +19,7 @@ import (
 
 	"github.com/tandem-gpu/tandem/internal/cluster/podgroup"
 	"github.com/tandem-gpu/tandem/internal/sandbox"
+	"github.com/tandem-gpu/tandem/test/must"
 )
 
 // exampleGangs are the gangs of examples/gangs, by name, with their members: all of them are needed.
@@ -28,13 +29,9 @@ var exampleGangs = map[string]int{"bert": 4, "lammps": 4, "resnet": 4, "llama": 
 // and all pods run without them.
 func examplesRun(t *testing.T, c *gangCluster) {
 	root, err := sandbox.Root()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	files, err := filepath.Glob(filepath.Join(root, "examples", "gangs", "*.yaml"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	var refused []string
 	for _, file := range files {
 		if !c.applyExample(t, file) {
@@ -67,9 +64,7 @@ const unknownGroup = `strict decoding error: unknown field "spec.template.spec.s
 func (c *gangCluster) applyExample(t *testing.T, file string) bool {
 	t.Helper()
 	client, err := discovery.NewDiscoveryClientForConfig(patient(c.api))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	mapper := restmapper.NewDeferredDiscoveryRESTMapper(memory.NewMemCacheClient(client))
 	for _, object := range documents(t, file) {
 		kind := object.GroupVersionKind()
@@ -77,9 +72,7 @@ func (c *gangCluster) applyExample(t *testing.T, file string) bool {
 		if meta.IsNoMatchError(err) {
 			return false
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		objects := c.objects.Resource(mapping.Resource).Namespace(c.namespace)
 		_, err = objects.Create(life(t), object, metav1.CreateOptions{FieldValidation: metav1.FieldValidationStrict})
 		if err != nil && strings.HasSuffix(err.Error(), unknownGroup) {

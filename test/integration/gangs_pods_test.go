@@ -22,6 +22,7 @@ import (
 	"github.com/tandem-gpu/tandem/internal/cluster/membership"
 	"github.com/tandem-gpu/tandem/internal/cluster/podgroup"
 	"github.com/tandem-gpu/tandem/pkg/api/v1alpha1"
+	"github.com/tandem-gpu/tandem/test/must"
 )
 
 // testGang is a gang of pods that are alike.
@@ -151,9 +152,7 @@ func (c *gangCluster) createMembers(t *testing.T, g testGang, from, to int) {
 	}
 	wg.Wait()
 	for _, err := range errs {
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 	}
 }
 
@@ -214,9 +213,7 @@ func (c *gangCluster) createSingles(t *testing.T, name string, count, slots int,
 func (c *gangCluster) pods(t *testing.T) []v1.Pod {
 	t.Helper()
 	list, err := c.admin.CoreV1().Pods(c.namespace).List(life(t), metav1.ListOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	return list.Items
 }
 
@@ -270,9 +267,7 @@ func (c *gangCluster) says(t *testing.T, texts ...string) bool {
 func (c *gangCluster) notes(t *testing.T) []string {
 	t.Helper()
 	events, err := c.admin.EventsV1().Events(c.namespace).List(life(t), metav1.ListOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	var notes []string
 	for i := range events.Items {
 		if events.Items[i].Reason != "Scheduled" {

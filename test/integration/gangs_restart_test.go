@@ -15,6 +15,7 @@ import (
 
 	"github.com/tandem-gpu/tandem/internal/cluster/podgroup"
 	"github.com/tandem-gpu/tandem/internal/sandbox"
+	"github.com/tandem-gpu/tandem/test/must"
 )
 
 // The scheduler is killed after the first binds of a gang: the next one binds the others.
@@ -105,13 +106,9 @@ func servedLater(t *testing.T, c *gangCluster) {
 	c.create(t, before)
 	c.awaitGang(t, before.name, before.members) // the scheduler has started
 	root, err := sandbox.Root()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	crd, err := os.ReadFile(filepath.Join(root, xk8sCRD))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	c.plane.ApplyForTest(t.Context(), t, string(crd))
 	select {
 	case <-c.scheduler.Done():

@@ -8,23 +8,18 @@ import (
 
 	"github.com/tandem-gpu/tandem/internal/cluster/snapshotjson"
 	"github.com/tandem-gpu/tandem/internal/kubectl/command"
+	"github.com/tandem-gpu/tandem/test/must"
 )
 
 // kubectl runs commands of kubectl tandem against the scheduler, with unlike credentials. Nothing forwards a port here, since no
 // kubelet runs: the commands get the address.
 func (c *snapshotCluster) kubectl(t *testing.T) {
 	auditor, err := c.plane.ServiceAccount(life(t), "default", "auditor")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	stranger, err := c.plane.ServiceAccount(life(t), "default", "stranger")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	admin, err := c.plane.Kubeconfig("admin", []string{"system:masters"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	for name, test := range map[string]struct {
 		kubeconfig string
 		code       int
@@ -41,17 +36,13 @@ func (c *snapshotCluster) kubectl(t *testing.T) {
 				return
 			}
 			s, err := snapshotjson.Read([]byte(out))
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, err)
 			expectNames(t, s, "team-a/train:3", "team-b/hidden-infer:5")
 		})
 	}
 	t.Run("the map and the reason of a caller who sees one namespace", func(t *testing.T) {
 		reader, err := c.plane.ServiceAccount(life(t), "default", "reader")
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		if out := c.tandem(t, reader, 0, "", "map"); !contains(out, "team-a/train", "another team") || strings.Contains(out, "hidden") {
 			t.Errorf("the map is %s", out)
 		}

@@ -18,6 +18,7 @@ import (
 
 	"github.com/tandem-gpu/tandem/internal/controller/placeable"
 	"github.com/tandem-gpu/tandem/internal/sandbox"
+	"github.com/tandem-gpu/tandem/test/must"
 )
 
 const kueueModule = "sigs.k8s.io/kueue"
@@ -43,14 +44,10 @@ integrations: {frameworks: [batch/job, jobset.x-k8s.io/jobset]}
 func (c *gangCluster) startKueue(t *testing.T) {
 	t.Helper()
 	source, err := sandbox.OperatorSource(t.Context(), kueueModule)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	c.applyFolder(t, filepath.Join(source, "config", "components", "crd", "bases"))
 	ports, err := sandbox.FreePorts(3)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	dir := t.TempDir()
 	c.certificates(t, dir)
 	t.Cleanup(func() { _ = os.RemoveAll(filepath.Dir(filepath.Dir(kueueMetrics))) })
@@ -59,9 +56,7 @@ func (c *gangCluster) startKueue(t *testing.T) {
 		t.Fatal(err)
 	}
 	config := filepath.Join(dir, "config.yaml")
-	if err := os.WriteFile(config, fmt.Appendf(nil, kueueConfig, ports[0], ports[1], ports[2], dir), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, os.WriteFile(config, fmt.Appendf(nil, kueueConfig, ports[0], ports[1], ports[2], dir), 0o600))
 	c.operator(t, kueueModule, "./cmd/kueue", "--config", config)
 	awaitReady(t, fmt.Sprintf("http://127.0.0.1:%d/readyz", ports[0]))
 	c.applyWebhooks(t, kueueModule, "config/components/webhook/manifests.yaml", ports[2],
@@ -77,9 +72,7 @@ func (c *gangCluster) applyFolder(t *testing.T, folder string) {
 	}
 	for _, file := range files {
 		raw, err := os.ReadFile(file)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		c.plane.ApplyForTest(t.Context(), t, string(raw))
 	}
 }
@@ -88,13 +81,9 @@ func (c *gangCluster) applyFolder(t *testing.T, folder string) {
 func (c *gangCluster) applyFile(t *testing.T, path ...string) {
 	t.Helper()
 	root, err := sandbox.Root()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	raw, err := fs.ReadFile(os.DirFS(root), strings.Join(path, "/"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	c.plane.ApplyForTest(t.Context(), t, string(raw))
 }
 
@@ -103,9 +92,7 @@ func awaitReady(t *testing.T, url string) {
 	t.Helper()
 	gangPoll(t, url+" answers", func() (bool, string) {
 		request, err := http.NewRequestWithContext(context.WithoutCancel(t.Context()), http.MethodGet, url, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		response, err := http.DefaultClient.Do(request)
 		if err != nil {
 			return false, err.Error()
@@ -133,9 +120,7 @@ func checksOf(queue string, checks ...string) func(*testing.T, *gangCluster) {
 	return func(t *testing.T, c *gangCluster) {
 		give := func(checks []string) {
 			raw, err := json.Marshal(map[string]any{"spec": map[string]any{"admissionChecks": checks}})
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, err)
 			if _, err := c.objects.Resource(clusterQueues).Patch(life(t), queue, types.MergePatchType, raw, metav1.PatchOptions{}); err != nil {
 				t.Fatal(err)
 			}
@@ -165,9 +150,7 @@ func (c *gangCluster) unqueue(t *testing.T, names ...string) {
 		for _, resource := range []schema.GroupVersionResource{jobSets, {Group: "batch", Version: "v1", Resource: "jobs"}, placeable.Workloads} {
 			client := c.objects.Resource(resource).Namespace(c.namespace)
 			list, err := client.List(life(t), metav1.ListOptions{})
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, err)
 			for i := range list.Items {
 				name := list.Items[i].GetName()
 				of := strings.TrimPrefix(strings.TrimPrefix(name, "jobset-"), "job-")

@@ -16,6 +16,7 @@ import (
 
 	"github.com/tandem-gpu/tandem/internal/controller/placeable"
 	"github.com/tandem-gpu/tandem/pkg/api/v1alpha1"
+	"github.com/tandem-gpu/tandem/test/must"
 )
 
 // queued is a Job in a queue of Kueue.
@@ -73,9 +74,7 @@ func TestKueue(t *testing.T) {
 	c.startController(t, "--features=elastic,placeable", "--placeable-interval=1s", "--placeable-patience=24h")
 	c.poll(t, "Kueue takes the queues", func() (bool, string) {
 		raw, err := os.ReadFile("../../examples/kueue/queues.yaml")
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		err = c.plane.Apply(t.Context(), raw)
 		return err == nil, fmt.Sprint(err)
 	})
@@ -151,14 +150,10 @@ func (c *gangCluster) queuedJob(q queued) *batchv1.Job {
 func (c *gangCluster) workloadOf(t *testing.T, name string) *placeable.Workload {
 	t.Helper()
 	list, err := c.objects.Resource(placeable.Workloads).Namespace(c.namespace).List(life(t), metav1.ListOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	for i := range list.Items {
 		var w placeable.Workload
-		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(list.Items[i].Object, &w); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, runtime.DefaultUnstructuredConverter.FromUnstructured(list.Items[i].Object, &w))
 		if len(w.OwnerReferences) == 1 && w.OwnerReferences[0].Name == name {
 			return &w
 		}
@@ -239,9 +234,7 @@ func kueueExamples(t *testing.T, c *gangCluster) {
 		"halves": runsWith(4), "training": {admitted: true, bound: 4, racks: 1, check: placeable.Ready},
 	})
 	job, err := c.objects.Resource(jobSets).Namespace(c.namespace).Get(t.Context(), "training", metav1.GetOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	if suspended, _, _ := unstructured.NestedBool(job.Object, "spec", "suspend"); suspended {
 		t.Error("the JobSet is suspended")
 	}

@@ -23,15 +23,14 @@ import (
 	"github.com/tandem-gpu/tandem/pkg/api/v1alpha1"
 	"github.com/tandem-gpu/tandem/pkg/vgpu"
 	"github.com/tandem-gpu/tandem/test/fakecluster"
+	"github.com/tandem-gpu/tandem/test/must"
 )
 
 // Two GPUs, workloads that fill one (heavy) and that hardly use it (light), and pods that tolerate a slowdown of 1.15.
 func promisesAmongNeighbours(t *testing.T, api *rest.Config) {
 	admin := clientFor(t, api)
 	profiles, err := dynamic.NewForConfig(patient(api))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	createNode(t, api, fakecluster.GPUNode("a", 1))
 	createProfile(t, profiles, "heavy", 100, 60)
 	createProfile(t, profiles, "light", 10, 5)
@@ -93,9 +92,7 @@ func createProfile(t *testing.T, client dynamic.Interface, name string, sm, band
 	p.Name = name
 	p.Spec.Uses = []v1alpha1.DeclaredUse{{Model: v1alpha1.AnyModel, SMUtilizationPercent: &sm, MemoryBandwidthPercent: &bandwidth}}
 	object, err := runtime.DefaultUnstructuredConverter.ToUnstructured(p)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	u := &unstructured.Unstructured{Object: object}
 	u.SetGroupVersionKind(v1alpha1.GroupVersion.WithKind("WorkloadProfile"))
 	unstructured.RemoveNestedField(u.Object, "status")
@@ -134,9 +131,7 @@ func createLimited(t *testing.T, client kubernetes.Interface, name, workload, sl
 
 func deletePod(t *testing.T, client kubernetes.Interface, name string) {
 	t.Helper()
-	if err := client.CoreV1().Pods("default").Delete(t.Context(), name, metav1.DeleteOptions{GracePeriodSeconds: new(int64(0))}); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, client.CoreV1().Pods("default").Delete(t.Context(), name, metav1.DeleteOptions{GracePeriodSeconds: new(int64(0))}))
 }
 
 // awaitOn waits until a pod is bound, and fails where that is not on the node.
@@ -171,9 +166,7 @@ func awaitCondition(t *testing.T, client kubernetes.Interface, name, says string
 func awaitStillPending(t *testing.T, client kubernetes.Interface, name string) {
 	t.Helper()
 	p, err := client.CoreV1().Pods("default").Get(t.Context(), name, metav1.GetOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	if p.Spec.NodeName != "" {
 		t.Errorf("pod %s is on node %s", name, p.Spec.NodeName)
 	}

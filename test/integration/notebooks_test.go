@@ -22,6 +22,7 @@ import (
 
 	"github.com/tandem-gpu/tandem/internal/sandbox"
 	"github.com/tandem-gpu/tandem/pkg/api/v1alpha1"
+	"github.com/tandem-gpu/tandem/test/must"
 )
 
 // TestNotebooks has the controller and the activator, each under its account, park and wake a real Jupyter server.
@@ -121,9 +122,7 @@ func (s *notebook) allowToken(t *testing.T) {
 	t.Helper()
 	ctx := t.Context()
 	_, err := s.admin.CoreV1().Secrets(s.namespace).Create(ctx, &v1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "jupyter"}, StringData: map[string]string{"token": notebookToken}}, metav1.CreateOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	role := &rbacv1.Role{ObjectMeta: metav1.ObjectMeta{Name: "jupyter-token"}, Rules: []rbacv1.PolicyRule{{APIGroups: []string{""}, Resources: []string{"secrets"}, ResourceNames: []string{"jupyter"}, Verbs: []string{"get"}}}}
 	if _, err := s.admin.RbacV1().Roles(s.namespace).Create(ctx, role, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
@@ -143,9 +142,7 @@ func (s *notebook) base() string { return "/" + s.namespace + "/" + notebookName
 func freePort(t *testing.T) int {
 	t.Helper()
 	ports, err := sandbox.FreePorts(1)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	return ports[0]
 }
 
@@ -256,14 +253,10 @@ func (s *notebook) startActivator(t *testing.T) {
 	t.Helper()
 	binary := sandbox.ProgramForTest(t, "activator")
 	kubeconfig, err := s.plane.ServiceAccount(life(t), "tandem-system", "tandem-activator")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	s.address = fmt.Sprintf("127.0.0.1:%d", freePort(t))
 	process, err := s.plane.Processes().Start("activator", exec.Command(binary, "--kubeconfig="+kubeconfig, "--bind-address="+s.address, "--probe-bind-address=127.0.0.1:0"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	t.Cleanup(func() {
 		if t.Failed() {
 			t.Logf("the activator said:\n%s", process.Tail(40))
@@ -277,9 +270,7 @@ func (s *notebook) startActivator(t *testing.T) {
 func (s *notebook) ask(t *testing.T, method, path string) (int, string) {
 	t.Helper()
 	r, err := http.NewRequestWithContext(t.Context(), method, "http://"+s.address+s.base()+path, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	r.Header.Set("Authorization", "token "+notebookToken)
 	answer, err := http.DefaultClient.Do(r)
 	if err != nil {
@@ -309,9 +300,7 @@ func (s *notebook) busyCell(t *testing.T, kernel string, takes time.Duration) {
 	t.Helper()
 	url := fmt.Sprintf("ws://%s%s/api/kernels/%s/channels?token=%s", s.address, s.base(), kernel, notebookToken)
 	conn, err := websocket.Dial(url, "", "http://"+s.address)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	defer func() { _ = conn.Close() }() // the test has what it wants
 	const id = "the-cell"
 	request := map[string]any{
@@ -320,12 +309,8 @@ func (s *notebook) busyCell(t *testing.T, kernel string, takes time.Duration) {
 		"content": map[string]any{"code": fmt.Sprintf("import time; time.sleep(%d)", int(takes.Seconds())), "silent": false, "store_history": false, "allow_stdin": false},
 	}
 	began := time.Now()
-	if err := websocket.JSON.Send(conn, request); err != nil {
-		t.Fatal(err)
-	}
-	if err := conn.SetReadDeadline(began.Add(takes + 2*time.Minute)); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, websocket.JSON.Send(conn, request))
+	must.OK(t, conn.SetReadDeadline(began.Add(takes+2*time.Minute)))
 	for {
 		var reply struct {
 			Header struct {
@@ -351,9 +336,7 @@ func (s *notebook) busyCell(t *testing.T, kernel string, takes time.Duration) {
 func (s *notebook) set(t *testing.T) *appsv1.StatefulSet {
 	t.Helper()
 	set, err := s.admin.AppsV1().StatefulSets(s.namespace).Get(t.Context(), notebookName, metav1.GetOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	return set
 }
 
@@ -361,9 +344,7 @@ func (s *notebook) set(t *testing.T) *appsv1.StatefulSet {
 func (s *notebook) told(t *testing.T, reason string) string {
 	t.Helper()
 	list, err := s.admin.EventsV1().Events(s.namespace).List(t.Context(), metav1.ListOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	for i := range list.Items {
 		if e := &list.Items[i]; e.Reason == reason && e.Regarding.Kind == "StatefulSet" && e.Regarding.Name == notebookName {
 			return e.Note

@@ -19,6 +19,7 @@ import (
 
 	"github.com/tandem-gpu/tandem/internal/sandbox"
 	"github.com/tandem-gpu/tandem/pkg/api/v1alpha1"
+	"github.com/tandem-gpu/tandem/test/must"
 )
 
 // TestOperators has operators that run make the pods of their examples, and the controller resize their objects. JobSet and LeaderWorkerSet
@@ -97,19 +98,13 @@ func exampleStarts(t *testing.T, c *gangCluster, file, gang string, members, slo
 func (c *gangCluster) operator(t *testing.T, module, pkg string, args ...string) {
 	t.Helper()
 	binary, err := sandbox.Tool(t.Context(), module+":"+pkg)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	kubeconfig, err := c.plane.Kubeconfig("operator", []string{"system:masters"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	cmd := exec.Command(binary, args...)
 	cmd.Env = append(os.Environ(), "KUBECONFIG="+kubeconfig)
 	process, err := c.plane.Processes().Start(filepath.Base(module), cmd)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	t.Cleanup(func() {
 		if t.Failed() {
 			t.Logf("%s said:\n%s", module, process.Tail(40))
@@ -120,17 +115,11 @@ func (c *gangCluster) operator(t *testing.T, module, pkg string, args ...string)
 // certificates fills a directory with the certificate of the API server, under the names of webhook servers.
 func (c *gangCluster) certificates(t *testing.T, dir string) {
 	t.Helper()
-	if err := os.MkdirAll(dir, 0o700); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, os.MkdirAll(dir, 0o700))
 	for from, to := range map[string]string{"apiserver.crt": "tls.crt", "apiserver.key": "tls.key", "ca.crt": "ca.crt"} {
 		raw, err := os.ReadFile(filepath.Join(c.plane.Dir(), "pki", from))
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(filepath.Join(dir, to), raw, 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
+		must.OK(t, os.WriteFile(filepath.Join(dir, to), raw, 0o600))
 	}
 }
 
@@ -140,9 +129,7 @@ const jobSetModule = "sigs.k8s.io/jobset"
 func (c *gangCluster) startJobSet(t *testing.T) {
 	t.Helper()
 	ports, err := sandbox.FreePorts(3)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	dir := t.TempDir()
 	c.certificates(t, dir)
 	config := filepath.Join(dir, "config.yaml")
@@ -165,17 +152,11 @@ internalCertManagement: {enable: false}
 func (c *gangCluster) applyWebhooks(t *testing.T, module, file string, port int, kinds ...string) {
 	t.Helper()
 	source, err := sandbox.OperatorSource(t.Context(), module)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	raw, err := fs.ReadFile(os.DirFS(source), file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	ca, err := os.ReadFile(filepath.Join(c.plane.Dir(), "pki", "ca.crt"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	c.plane.ApplyForTest(t.Context(), t, byURL(t, filepath.Base(module), string(raw), fmt.Sprintf("https://127.0.0.1:%d", port), ca, kinds...))
 }
 
@@ -186,9 +167,7 @@ func byURL(t *testing.T, operator, manifest, url string, ca []byte, kinds ...str
 	var out strings.Builder
 	for _, text := range regexp.MustCompile(`(?m)^---$`).Split(manifest, -1) {
 		var configuration map[string]any
-		if err := kyaml.Unmarshal([]byte(text), &configuration); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, kyaml.Unmarshal([]byte(text), &configuration))
 		if configuration == nil {
 			continue
 		}
@@ -203,9 +182,7 @@ func byURL(t *testing.T, operator, manifest, url string, ca []byte, kinds ...str
 			w["clientConfig"] = map[string]any{"url": url + service["path"].(string), "caBundle": ca}
 		}
 		raw, err := kyaml.Marshal(configuration)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		fmt.Fprintf(&out, "---\n%s\n", raw)
 	}
 	return out.String()

@@ -22,15 +22,14 @@ import (
 	"k8s.io/kubernetes/pkg/controller/statefulset"
 
 	"github.com/tandem-gpu/tandem/internal/sandbox"
+	"github.com/tandem-gpu/tandem/test/must"
 )
 
 // startTrainingOperator starts Kubeflow's training operator without its webhooks. It reads a certificate from a fixed place.
 func (c *gangCluster) startTrainingOperator(t *testing.T) {
 	t.Helper()
 	ports, err := sandbox.FreePorts(3)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	const namespace, secret = "kubeflow", "training-operator-webhook-cert"
 	if _, err := c.admin.CoreV1().Namespaces().Create(t.Context(), &v1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}}, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
@@ -68,9 +67,7 @@ metadata: {name: validator.trainer.kubeflow.org}
 webhooks: []
 `)
 	ports, err := sandbox.FreePorts(2)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	c.operator(t, module, "./cmd/trainer-controller-manager", fmt.Sprintf("--health-probe-bind-address=127.0.0.1:%d", ports[0]),
 		fmt.Sprintf("--webhook-server-port=%d", ports[1]))
 	awaitReady(t, fmt.Sprintf("http://127.0.0.1:%d/readyz", ports[0]))
@@ -94,9 +91,7 @@ func (c *gangCluster) startKubeRay(t *testing.T) {
 		c.applySource(t, module, "config/crd/bases/ray.io_"+kind+".yaml")
 	}
 	ports, err := sandbox.FreePorts(1)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	c.operator(t, module, ".", "--enable-leader-election=false", "--metrics-addr=0", fmt.Sprintf("--health-probe-bind-address=127.0.0.1:%d", ports[0]))
 	awaitReady(t, fmt.Sprintf("http://127.0.0.1:%d/readyz", ports[0]))
 }
@@ -110,9 +105,7 @@ func (c *gangCluster) startLeaderWorkerSet(t *testing.T) {
 	c.applySource(t, lwsModule, "config/crd/bases/leaderworkerset.x-k8s.io_leaderworkersets.yaml")
 	c.startStatefulSets(t)
 	ports, err := sandbox.FreePorts(2)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	dir := t.TempDir()
 	c.certificates(t, dir)
 	config := filepath.Join(dir, "config.yaml")
@@ -157,18 +150,14 @@ func (c *gangCluster) startGarbageCollector(t *testing.T) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
 	client, err := metadata.NewForConfig(patient(c.api))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	kinds, of := informers.NewSharedInformerFactory(c.admin, 0), metadatainformer.NewSharedInformerFactory(client, 0)
 	mapper := restmapper.NewDeferredDiscoveryRESTMapper(memory.NewMemCacheClient(c.admin.Discovery()))
 	started := make(chan struct{})
 	close(started)
 	collector, err := garbagecollector.NewGarbageCollector(ctx, c.admin, client, mapper, map[schema.GroupResource]struct{}{{Resource: "events"}: {}},
 		informerfactory.NewInformerFactory(kinds, of), started)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	done := make(chan struct{}, 2)
 	go func() { collector.Run(ctx, 2, time.Minute); done <- struct{}{} }()
 	go func() { collector.Sync(ctx, c.admin.Discovery(), time.Minute); done <- struct{}{} }()

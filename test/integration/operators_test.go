@@ -17,6 +17,7 @@ import (
 
 	"github.com/tandem-gpu/tandem/internal/sandbox"
 	"github.com/tandem-gpu/tandem/pkg/api/v1alpha1"
+	"github.com/tandem-gpu/tandem/test/must"
 )
 
 // An operated kind is one that an operator adds to Kubernetes, with the place of its CustomResourceDefinition in the operator's
@@ -151,9 +152,7 @@ func operatorExamples(t *testing.T, c *gangCluster) {
 func operatorExample(t *testing.T, name string) string {
 	t.Helper()
 	root, err := sandbox.Root()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	return filepath.Join(root, "examples", "operators", name+".yaml")
 }
 
@@ -161,13 +160,9 @@ func operatorExample(t *testing.T, name string) string {
 func (c *gangCluster) applySource(t *testing.T, module, file string) {
 	t.Helper()
 	dir, err := sandbox.OperatorSource(t.Context(), module)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	raw, err := fs.ReadFile(os.DirFS(dir), filepath.ToSlash(file))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	c.plane.ApplyForTest(t.Context(), t, string(raw))
 }
 
@@ -188,9 +183,7 @@ func templateOf(t *testing.T, pod *v1.Pod) map[string]any {
 	template, err := runtime.DefaultUnstructuredConverter.ToUnstructured(&v1.PodTemplateSpec{
 		ObjectMeta: metav1.ObjectMeta{Labels: pod.Labels, Annotations: pod.Annotations}, Spec: pod.Spec,
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	delete(template["metadata"].(map[string]any), "creationTimestamp")
 	return template
 }
@@ -224,9 +217,7 @@ func (c *gangCluster) tryOperated(t *testing.T, kind operated, pod *v1.Pod) (*un
 func (c *gangCluster) createOperated(t *testing.T, kind operated, pod *v1.Pod) *unstructured.Unstructured {
 	t.Helper()
 	made, err := c.tryOperated(t, kind, pod)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	return made
 }
 
@@ -289,8 +280,6 @@ func (c *gangCluster) resizesByFields(t *testing.T, kind operated) {
 			t.Errorf("the pods %v leave", names)
 		}
 	}
-	if err := c.admin.CoreV1().Pods(c.namespace).Delete(t.Context(), kind.name+"-7", metav1.DeleteOptions{}); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, c.admin.CoreV1().Pods(c.namespace).Delete(t.Context(), kind.name+"-7", metav1.DeleteOptions{}))
 	c.awaitGang(t, "rigid", 9)
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/tandem-gpu/tandem/internal/cluster/podgroup"
 	"github.com/tandem-gpu/tandem/internal/sandbox"
 	"github.com/tandem-gpu/tandem/pkg/api/v1alpha1"
+	"github.com/tandem-gpu/tandem/test/must"
 )
 
 // allPlays names the environment variable with whose value "all" each play runs on a real API server too, in each mode.
@@ -162,12 +163,8 @@ func (c *gangCluster) exchangeNodes(t *testing.T, gpus []int) {
 	t.Helper()
 	c.scheduler.Stop(0)
 	for _, g := range c.gpus {
-		if err := c.admin.CoreV1().Nodes().Delete(life(t), g.Name, metav1.DeleteOptions{}); err != nil {
-			t.Fatal(err)
-		}
-		if err := c.objects.Resource(v1alpha1.GPUNodes).Delete(life(t), g.Name, metav1.DeleteOptions{}); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, c.admin.CoreV1().Nodes().Delete(life(t), g.Name, metav1.DeleteOptions{}))
+		must.OK(t, c.objects.Resource(v1alpha1.GPUNodes).Delete(life(t), g.Name, metav1.DeleteOptions{}))
 	}
 	c.createNodes(t, gpus)
 	c.startScheduler(t)

@@ -23,6 +23,7 @@ import (
 	"github.com/tandem-gpu/tandem/internal/cluster/kube"
 	"github.com/tandem-gpu/tandem/internal/sandbox"
 	"github.com/tandem-gpu/tandem/pkg/api/v1alpha1"
+	"github.com/tandem-gpu/tandem/test/must"
 )
 
 // The batch of examples/preemption fills a cluster of 16 GPUs. Then its urgent job comes.
@@ -72,9 +73,7 @@ func (c *gangCluster) notFailed(t *testing.T, name string, evicted []v1.Pod) {
 		return len(left) == 0, fmt.Sprintf("%d are left", len(left))
 	})
 	job, err := c.admin.BatchV1().Jobs(c.namespace).Get(life(t), name, metav1.GetOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	if job.Status.Failed != 0 {
 		t.Errorf("Job %s counts %d failures", name, job.Status.Failed)
 	}
@@ -85,30 +84,20 @@ func (c *gangCluster) notFailed(t *testing.T, name string, evicted []v1.Pod) {
 func (c *gangCluster) applyPreemption(t *testing.T, name string) []*unstructured.Unstructured {
 	t.Helper()
 	root, err := sandbox.Root()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	raw, err := os.ReadFile(filepath.Join(root, "examples", "preemption", name))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	here := filepath.Join(t.TempDir(), name)
 	text := strings.ReplaceAll(string(raw), "NVIDIA-A100-SXM4-40GB", c.gpus[0].Status.Devices[0].Model)
-	if err := os.WriteFile(here, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, os.WriteFile(here, []byte(text), 0o600))
 	client, err := discovery.NewDiscoveryClientForConfig(patient(c.api))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	mapper := restmapper.NewDeferredDiscoveryRESTMapper(memory.NewMemCacheClient(client))
 	all := documents(t, here)
 	for _, object := range all {
 		kind := object.GroupVersionKind()
 		mapping, err := mapper.RESTMapping(kind.GroupKind(), kind.Version)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		strict := metav1.CreateOptions{FieldValidation: metav1.FieldValidationStrict}
 		namespace := c.namespace
 		if mapping.Scope.Name() == meta.RESTScopeNameRoot {
@@ -129,9 +118,7 @@ func (c *gangCluster) replicas(t *testing.T, objects []*unstructured.Unstructure
 			continue
 		}
 		d := &appsv1.Deployment{}
-		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, d); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, d))
 		for i := range *d.Spec.Replicas {
 			pod := &v1.Pod{ObjectMeta: d.Spec.Template.ObjectMeta, Spec: d.Spec.Template.Spec}
 			pod.Name = fmt.Sprintf("%s-%d", d.Name, i)
@@ -156,9 +143,7 @@ func (c *gangCluster) used(t *testing.T) int {
 	devices := map[string]bool{}
 	for _, p := range c.bound(t) {
 		a, err := kube.DecodeAssignment(p.Annotations[v1alpha1.AnnotationAssignment])
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		for _, container := range a.Containers {
 			for _, id := range container.Devices {
 				devices[id] = true

@@ -8,6 +8,8 @@ import (
 	admissionv1 "k8s.io/api/admissionregistration/v1"
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/tandem-gpu/tandem/test/must"
 )
 
 // cheap are the nodes whose pods count the least.
@@ -63,9 +65,7 @@ func hundreds(t *testing.T, c *gangCluster) {
 func (c *gangCluster) timesSaid(t *testing.T, text string) (times int32) {
 	t.Helper()
 	events, err := c.admin.EventsV1().Events(c.namespace).List(life(t), metav1.ListOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	for _, e := range events.Items {
 		switch {
 		case !strings.Contains(e.Note, text):
@@ -82,9 +82,7 @@ func (c *gangCluster) timesSaid(t *testing.T, text string) (times int32) {
 func (c *gangCluster) told(t *testing.T) map[string]int32 {
 	t.Helper()
 	events, err := c.admin.EventsV1().Events(c.namespace).List(life(t), metav1.ListOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	told := map[string]int32{}
 	for _, e := range events.Items {
 		if strings.HasPrefix(e.Note, "Preempted by") {

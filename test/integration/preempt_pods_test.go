@@ -17,6 +17,7 @@ import (
 
 	"github.com/tandem-gpu/tandem/internal/cluster/kube"
 	"github.com/tandem-gpu/tandem/pkg/api/v1alpha1"
+	"github.com/tandem-gpu/tandem/test/must"
 )
 
 // patientPod returns a pod of a priority class for one node, "" for any, which takes its time to end.
@@ -61,9 +62,7 @@ func (c *gangCluster) fill(t *testing.T, name, class, node string) {
 func (c *gangCluster) pod(t *testing.T, name string) *v1.Pod {
 	t.Helper()
 	p, err := c.admin.CoreV1().Pods(c.namespace).Get(life(t), name, metav1.GetOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	return p
 }
 
@@ -91,9 +90,7 @@ func placeOf(t *testing.T, p *v1.Pod) place {
 		return at
 	}
 	a, err := kube.DecodeAssignment(p.Annotations[v1alpha1.AnnotationAssignment])
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	for _, container := range a.Containers {
 		at.devices = append(at.devices, container.Devices...)
 	}
@@ -167,18 +164,14 @@ func (c *gangCluster) watchRefusals(t *testing.T, name string) func(texts ...str
 	t.Helper()
 	pods := c.admin.CoreV1().Pods(c.namespace)
 	list, err := pods.List(life(t), metav1.ListOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	w, err := toolswatch.NewRetryWatcherWithContext(life(t), list.ResourceVersion, &cache.ListWatch{
 		WatchFuncWithContext: func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
 			o.FieldSelector = "metadata.name=" + name
 			return pods.Watch(ctx, o)
 		},
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	t.Cleanup(w.Stop)
 	return func(texts ...string) {
 		t.Helper()
@@ -235,9 +228,7 @@ func (c *gangCluster) budget(t *testing.T, name string, allowed int32) {
 	b := &policyv1.PodDisruptionBudget{ObjectMeta: metav1.ObjectMeta{Name: name}}
 	b.Spec.Selector = &metav1.LabelSelector{MatchLabels: map[string]string{"app": name}}
 	b, err := budgets.Create(life(t), b, metav1.CreateOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	c.allow(t, b, allowed)
 }
 

@@ -7,6 +7,8 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/tandem-gpu/tandem/test/must"
 )
 
 // Each GPU of n0 is shared by two pods, of which one is of a lower priority. Any two of the node free ten slots, and only two of
@@ -82,9 +84,7 @@ func toldForWhom(t *testing.T, c *gangCluster) {
 	victim := c.awaitLeaving(t, 1)[0].Name
 	c.awaitSaid(t, "Preempted by pod "+c.namespace+"/urgent (priority 1000) on node n0")
 	events, err := c.admin.EventsV1().Events(c.namespace).List(life(t), metav1.ListOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	for _, e := range events.Items {
 		if strings.HasPrefix(e.Note, "Preempted by") && (e.Regarding.Name != victim || e.Reason != "Preempted" || e.Related == nil || e.Related.Name != "urgent") {
 			t.Errorf("the event regards pod %s with reason %s and relates to %v, want pod %s and urgent", e.Regarding.Name, e.Reason, e.Related, victim)
@@ -137,9 +137,7 @@ func requiredBudget(t *testing.T, c *gangCluster) {
 	c.onlyThese(t)
 	c.deletePod(t, "probe")
 	b, err := c.admin.PolicyV1().PodDisruptionBudgets(c.namespace).Get(life(t), "web", metav1.GetOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	c.allow(t, b, 1)
 	victims := c.awaitLeaving(t, 1)
 	c.finish(t, names(victims)...)

@@ -19,6 +19,7 @@ import (
 	"github.com/tandem-gpu/tandem/pkg/api/config"
 	"github.com/tandem-gpu/tandem/pkg/api/v1alpha1"
 	"github.com/tandem-gpu/tandem/test/fakecluster"
+	"github.com/tandem-gpu/tandem/test/must"
 )
 
 // Two models: an A100 of 10 slots, on which bert reaches 300 for 3 an hour, and a T4 of 4 slots, on which it reaches 100
@@ -67,9 +68,7 @@ func ratesOnUnlikeGPUs(t *testing.T, api *rest.Config) {
 		t.Errorf("the corrected pod (-want +got):\n%s", diff)
 	}
 	list, err := admin.CoreV1().Pods("default").List(t.Context(), metav1.ListOptions{FieldSelector: "spec.nodeName!="})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	checkLedger(t, list.Items, nodes)
 }
 
@@ -106,9 +105,7 @@ func awaitShare(t *testing.T, client kubernetes.Interface, nodes []*v1alpha1.GPU
 		return p.Spec.NodeName != "", fmt.Sprintf("%+v", p.Status.Conditions)
 	})
 	a, err := kube.AssignmentOf(bound)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	c := a.Containers[0]
 	for _, n := range nodes {
 		for _, d := range n.Status.Devices {

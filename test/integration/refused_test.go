@@ -16,6 +16,7 @@ import (
 
 	"github.com/tandem-gpu/tandem/pkg/api/v1alpha1"
 	"github.com/tandem-gpu/tandem/test/fakecluster"
+	"github.com/tandem-gpu/tandem/test/must"
 )
 
 // Two nodes of one GPU. The kubelet of the one refuses a pod, and that of the other loses its agent.
@@ -69,9 +70,7 @@ func createLate(t *testing.T, client kubernetes.Interface) {
 			Name: "main", Image: "none", Resources: v1.ResourceRequirements{Limits: limits},
 		}}},
 	}, metav1.CreateOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 }
 
 // label gives a node a label.
@@ -102,9 +101,7 @@ func nodeOf(t *testing.T, client kubernetes.Interface, name string) string {
 func refusePod(t *testing.T, client kubernetes.Interface, name string) {
 	t.Helper()
 	p, err := client.CoreV1().Pods("default").Get(t.Context(), name, metav1.GetOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	p.Status.Phase, p.Status.Reason, p.Status.Message = v1.PodFailed, "UnexpectedAdmissionError", "Allocate failed due to no healthy devices present"
 	if _, err := client.CoreV1().Pods("default").UpdateStatus(t.Context(), p, metav1.UpdateOptions{}); err != nil {
 		t.Fatal(err)
@@ -115,9 +112,7 @@ func refusePod(t *testing.T, client kubernetes.Interface, name string) {
 func offer(t *testing.T, client kubernetes.Interface, node, slots string) {
 	t.Helper()
 	n, err := client.CoreV1().Nodes().Get(t.Context(), node, metav1.GetOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	n.Status.Allocatable[v1alpha1.ResourceVGPU] = resource.MustParse(slots)
 	if _, err := client.CoreV1().Nodes().UpdateStatus(t.Context(), n, metav1.UpdateOptions{}); err != nil {
 		t.Fatal(err)

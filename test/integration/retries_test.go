@@ -28,6 +28,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/tandem-gpu/tandem/pkg/api/v1alpha1"
+	"github.com/tandem-gpu/tandem/test/must"
 )
 
 // patient returns a configuration for clients of the tests, which send a request again that the API server could not serve in time. On a starved
@@ -306,9 +307,7 @@ func TestRetries(t *testing.T) {
 		t.Run(name+" for a custom resource", func(t *testing.T) {
 			t.Parallel()
 			client, err := dynamic.NewForConfig(patient(startStalls(t, refuse)))
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, err)
 			o := &unstructured.Unstructured{}
 			o.SetGroupVersionKind(v1alpha1.GroupVersion.WithKind("WorkloadProfile"))
 			o.SetName("a")
@@ -342,14 +341,10 @@ func TestNoRetry(t *testing.T) {
 			}))
 			t.Cleanup(server.Close)
 			request, err := http.NewRequestWithContext(t.Context(), test.method, server.URL, strings.NewReader(test.body))
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, err)
 			request.Header.Set("Content-Type", test.kind)
 			answer, err := (&retrying{next: http.DefaultTransport}).RoundTrip(request)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, err)
 			defer answer.Body.Close()
 			if count.Load() != 1 || answer.StatusCode != test.code {
 				t.Errorf("%d requests, the answer is %d", count.Load(), answer.StatusCode)

@@ -25,6 +25,7 @@ import (
 	"github.com/tandem-gpu/tandem/pkg/api/v1alpha1"
 	"github.com/tandem-gpu/tandem/pkg/plugins/gpushare"
 	"github.com/tandem-gpu/tandem/test/cluster"
+	"github.com/tandem-gpu/tandem/test/must"
 )
 
 // startScheduler runs the stock scheduler with the plugin until the test ends. Changes are to the plugin's arguments.
@@ -71,9 +72,7 @@ func startScheduler(t *testing.T, api *rest.Config, changes ...func(*config.GPUS
 func schedulerProfile(t *testing.T, changes []func(*config.GPUShareArgs)) schedulerconfig.KubeSchedulerProfile {
 	t.Helper()
 	defaults, err := latest.Default()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	p := defaults.Profiles[0]
 	p.Plugins.MultiPoint.Enabled = append(p.Plugins.MultiPoint.Enabled, schedulerconfig.Plugin{Name: gpushare.Name, Weight: 10000})
 	p.Plugins.Bind.Enabled = append([]schedulerconfig.Plugin{{Name: gpushare.Name}}, p.Plugins.Bind.Enabled...)
@@ -101,9 +100,7 @@ func clientFor(t *testing.T, api *rest.Config) kubernetes.Interface {
 	api = patient(api)
 	api.QPS = -1
 	client, err := kubernetes.NewForConfig(api)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	return client
 }
 
@@ -118,21 +115,15 @@ func createNode(t *testing.T, api *rest.Config, g *v1alpha1.GPUNode) {
 		v1.ResourceCPU: resource.MustParse("1000"), v1.ResourceMemory: resource.MustParse("1Ti"), v1.ResourcePods: resource.MustParse("500"),
 		v1alpha1.ResourceVGPU: resource.MustParse("1000"),
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	createGPUNode(t, api, g)
 }
 
 func createGPUNode(t *testing.T, api *rest.Config, g *v1alpha1.GPUNode) {
 	t.Helper()
 	client, err := dynamic.NewForConfig(patient(api))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := cluster.AddGPUNode(t.Context(), client, g); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
+	must.OK(t, cluster.AddGPUNode(t.Context(), client, g))
 }
 
 func createPod(t *testing.T, client kubernetes.Interface, name string, slots int) {
@@ -144,9 +135,7 @@ func createPod(t *testing.T, client kubernetes.Interface, name string, slots int
 			Name: "main", Image: "none", Resources: v1.ResourceRequirements{Limits: limits},
 		}}},
 	}, metav1.CreateOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 }
 
 // poll asks until the answer is yes, and fails with the last state.

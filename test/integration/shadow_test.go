@@ -32,6 +32,7 @@ import (
 	"github.com/tandem-gpu/tandem/pkg/shadow"
 	"github.com/tandem-gpu/tandem/pkg/sim"
 	"github.com/tandem-gpu/tandem/test/cluster"
+	"github.com/tandem-gpu/tandem/test/must"
 )
 
 // TestShadow runs shadow mode as it is built, under the rights of its account, beside the stock scheduler in a cluster without Tandem:
@@ -75,9 +76,7 @@ func TestShadow(t *testing.T) {
 	t.Run("it prints the report when it ends", func(t *testing.T) {
 		c.process.Stop(time.Minute)
 		log, err := os.ReadFile(c.process.Log())
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		if err := c.process.Err(); err != nil || !strings.Contains(string(log), "Shadow of default-scheduler from") || !strings.Contains(string(log), "Unknown: node bare") {
 			t.Errorf("it ended with %v and wrote:\n%s", err, log)
 		}
@@ -123,9 +122,7 @@ func (c *shadowCluster) createNode(t *testing.T, name string) {
 		v1.ResourceCPU: resource.MustParse("16"), v1.ResourceMemory: resource.MustParse("64Gi"), v1.ResourcePods: resource.MustParse("100"),
 		"nvidia.com/gpu": resource.MustParse("2"),
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	if name == "bare" {
 		unschedulable := []byte(`{"spec": {"unschedulable": true}}`)
 		if _, err := c.admin.CoreV1().Nodes().Patch(t.Context(), name, types.MergePatchType, unschedulable, metav1.PatchOptions{}); err != nil {
@@ -165,21 +162,15 @@ func (c *shadowCluster) start(t *testing.T) {
 	t.Helper()
 	binary := sandbox.ProgramForTest(t, "shadow")
 	kubeconfig, err := c.plane.ServiceAccount(life(t), "tandem-system", "tandem-shadow")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	ports, err := sandbox.FreePorts(1)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	c.port = ports[0]
 	c.process, err = supervise(c.plane.Processes(), "shadow", func() *exec.Cmd {
 		return exec.Command(binary, "--kubeconfig="+kubeconfig, "--node-interval=1s",
 			"--bind-address=127.0.0.1", fmt.Sprintf("--secure-port=%d", c.port), "--authentication-kubeconfig="+kubeconfig, "--authorization-kubeconfig="+kubeconfig)
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	c.awaitReport(t, "there is a report", func(*shadow.Report) bool { return true })
 }
 
@@ -191,9 +182,7 @@ func (c *shadowCluster) create(t *testing.T, name string, gpus int64) {
 		ObjectMeta: metav1.ObjectMeta{Name: name},
 		Spec:       v1.PodSpec{Containers: []v1.Container{{Name: "main", Image: "none", Resources: v1.ResourceRequirements{Limits: limits}}}},
 	}, metav1.CreateOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 }
 
 func (c *shadowCluster) awaitNode(t *testing.T, name string) (node string) {
@@ -214,9 +203,7 @@ func (c *shadowCluster) finish(t *testing.T, name string) {
 	t.Helper()
 	pods := c.admin.CoreV1().Pods("default")
 	p, err := pods.Get(t.Context(), name, metav1.GetOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	p.Status.Phase = v1.PodSucceeded
 	p.Status.ContainerStatuses = []v1.ContainerStatus{{Name: "main", State: v1.ContainerState{Terminated: &v1.ContainerStateTerminated{FinishedAt: metav1.Now()}}}}
 	if _, err := pods.UpdateStatus(t.Context(), p, metav1.UpdateOptions{}); err != nil {
@@ -252,9 +239,7 @@ func (c *shadowCluster) awaitReport(t *testing.T, what string, ok func(*shadow.R
 			return false, fmt.Sprintf("%d %v %s\n%s", code, err, body, c.process.Tail(5))
 		}
 		var r shadow.Report
-		if err := json.Unmarshal([]byte(body), &r); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, json.Unmarshal([]byte(body), &r))
 		return ok(&r), body
 	})
 }
@@ -286,28 +271,18 @@ func (c *shadowCluster) onlyReads(t *testing.T) {
 	api := c.plane.Admin()
 	api.Wrap(func(next http.RoundTripper) http.RoundTripper { seen.RoundTripper = next; return seen })
 	client, err := kubernetes.NewForConfig(api)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	custom, err := dynamic.NewForConfig(api)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	has, err := served.Ask(t.Context(), client.Discovery(), recorder.Resources()...)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	policy, err := placement.ByName("tandem")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	facts, err := recorder.Watch(t.Context(), recorder.Options{
 		Config:        shadow.Config{Policy: policy, Queue: sim.Skip, Keep: time.Hour, MaxPods: 100},
 		SchedulerName: "default-scheduler", Now: time.Now,
 	}, recorder.Cluster{Client: client, Dynamic: custom, Served: has, Every: time.Second})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	c.create(t, "late", 1)
 	c.awaitNode(t, "late")
 	c.finish(t, "late")

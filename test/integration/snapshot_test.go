@@ -21,6 +21,7 @@ import (
 	"github.com/tandem-gpu/tandem/internal/sandbox"
 	"github.com/tandem-gpu/tandem/pkg/snapshot"
 	"github.com/tandem-gpu/tandem/test/fakecluster"
+	"github.com/tandem-gpu/tandem/test/must"
 )
 
 // TestSnapshot reads the snapshot of the scheduler as it is built, under the rights of its account, as callers with unlike rights.
@@ -91,13 +92,9 @@ type snapshotCluster struct {
 func (c *snapshotCluster) serve(t *testing.T, flags ...string) {
 	t.Helper()
 	ports, err := sandbox.FreePorts(1)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	kubeconfig, err := c.plane.ServiceAccount(life(t), "tandem-system", "tandem-scheduler")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	c.port = ports[0]
 	c.flags = append([]string{
 		"--bind-address=127.0.0.1", fmt.Sprintf("--snapshot-secure-port=%d", c.port),
@@ -143,14 +140,10 @@ func (c *snapshotCluster) account(t *testing.T, name string, roles []string) str
 		_, err := c.admin.RbacV1().ClusterRoleBindings().Create(t.Context(), &rbac.ClusterRoleBinding{
 			ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("%s-%d", name, i)}, Subjects: subject(name), RoleRef: reference(role),
 		}, metav1.CreateOptions{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 	}
 	token, err := accounts.CreateToken(t.Context(), name, &authentication.TokenRequest{}, metav1.CreateOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	return token.Status.Token
 }
 
@@ -160,9 +153,7 @@ func (c *snapshotCluster) bind(t *testing.T, namespace, name, role string) {
 	_, err := c.admin.RbacV1().RoleBindings(namespace).Create(t.Context(), &rbac.RoleBinding{
 		ObjectMeta: metav1.ObjectMeta{Name: name}, Subjects: subject(name), RoleRef: reference(role),
 	}, metav1.CreateOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 }
 
 func subject(name string) []rbac.Subject {
@@ -211,9 +202,7 @@ func (c *snapshotCluster) read(t *testing.T, token string) (*snapshot.Snapshot, 
 	t.Helper()
 	body := c.get(t, token, http.StatusOK)
 	s, err := snapshotjson.Read([]byte(body))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	return s, body
 }
 
@@ -226,9 +215,7 @@ func (c *snapshotCluster) awaitState(t *testing.T, token string) {
 			return false, fmt.Sprintf("%d %v %s\n%s", code, err, body, c.scheduler.Tail(5))
 		}
 		s, err := snapshotjson.Read([]byte(body))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		settled := len(s.Nodes) == 1 && len(s.Nodes[0].Pods) == 2 && len(s.Pending) == 1 && s.Pending[0].Refused != nil && s.Pending[0].Refused.Message != ""
 		return settled && !slices.ContainsFunc(s.Nodes[0].Pods, func(p snapshot.Pod) bool { return p.Reserved }), body
 	})
@@ -258,9 +245,7 @@ func (c *snapshotCluster) follows(t *testing.T, token string) {
 		ObjectMeta: metav1.ObjectMeta{Name: "tandem-scheduler"},
 		Spec:       coordination.LeaseSpec{HolderIdentity: &holder, LeaseDurationSeconds: &lasts, AcquireTime: &now, RenewTime: &now},
 	}, metav1.CreateOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	c.serve(t, "--leader-elect=true")
 	poll(t, "the scheduler answers", func(ctx context.Context) (bool, string) {
 		code, body, err := c.ask(ctx, token)

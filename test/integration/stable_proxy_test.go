@@ -19,6 +19,8 @@ import (
 
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
+
+	"github.com/tandem-gpu/tandem/test/must"
 )
 
 // Versions of scheduling.k8s.io, as paths and as the apiVersion of objects.
@@ -43,13 +45,9 @@ func newStableProxy(t *testing.T, config *rest.Config) *stableProxy {
 	t.Helper()
 	anonymous := rest.AnonymousClientConfig(config) // each client shows its own token
 	transport, err := rest.TransportFor(anonymous)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	upstream, err := url.Parse(config.Host)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	p := &stableProxy{upstream: upstream, transport: transport}
 	forward := &httputil.ReverseProxy{Rewrite: p.rewrite, Transport: transport, ModifyResponse: p.modify, FlushInterval: -1}
 	p.Server = httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -183,16 +181,12 @@ func (l *lines) Read(to []byte) (int, error) {
 func (p *stableProxy) through(t *testing.T, kubeconfig string) string {
 	t.Helper()
 	config, err := clientcmd.LoadFromFile(kubeconfig)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	ca := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: p.Certificate().Raw})
 	for _, cluster := range config.Clusters {
 		cluster.Server, cluster.CertificateAuthorityData = p.URL, ca
 	}
 	path := filepath.Join(t.TempDir(), "kubeconfig")
-	if err := clientcmd.WriteToFile(*config, path); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, clientcmd.WriteToFile(*config, path))
 	return path
 }

@@ -12,6 +12,8 @@ import (
 	admissionv1 "k8s.io/api/admissionregistration/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	kyaml "sigs.k8s.io/yaml"
+
+	"github.com/tandem-gpu/tandem/test/must"
 )
 
 // world is where a cluster is: on a control plane, with Tandem's programs as processes, or in a bubble of testing/synctest, with an API
@@ -63,28 +65,20 @@ func (w onPlane) poll(t *testing.T, ask func() (bool, string)) error {
 func (w onPlane) startScheduler(t *testing.T, config map[string]any) program {
 	t.Helper()
 	kubeconfig, err := w.plane.ServiceAccount(life(t), "tandem-system", "tandem-scheduler")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	if w.proxy != nil {
 		kubeconfig = w.proxy.through(t, kubeconfig)
 	}
 	config["clientConnection"].(map[string]any)["kubeconfig"] = kubeconfig
 	raw, err := kyaml.Marshal(config)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	w.starts++
 	path := filepath.Join(w.plane.Dir(), fmt.Sprintf("scheduler-%d.yaml", w.starts))
-	if err := os.WriteFile(path, raw, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, os.WriteFile(path, raw, 0o600))
 	flags := append([]string{"--config=" + path, "--secure-port=0", "--leader-elect=false", "--v=2"}, w.flags...)
 	command := func() *exec.Cmd { return exec.Command(w.binary, flags...) }
 	process, err := supervise(w.plane.Processes(), fmt.Sprintf("scheduler-%d", w.starts), command)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	return process
 }
 
@@ -122,12 +116,8 @@ func (w onPlane) refuse(t *testing.T, what refusedRequests) (accept func()) {
 			return
 		}
 		accepted = true
-		if err := bindings.Delete(life(t), binding.Name, metav1.DeleteOptions{}); err != nil {
-			t.Fatal(err)
-		}
-		if err := policies.Delete(life(t), policy.Name, metav1.DeleteOptions{}); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, bindings.Delete(life(t), binding.Name, metav1.DeleteOptions{}))
+		must.OK(t, policies.Delete(life(t), policy.Name, metav1.DeleteOptions{}))
 		inForce(false)
 	}
 	t.Cleanup(accept)
@@ -142,14 +132,10 @@ func (w onPlane) rejected(t *testing.T, namespace string) (all []rejectedEvent) 
 	t.Helper()
 	for _, name := range []string{"scheduler", "controller"} {
 		logs, err := filepath.Glob(filepath.Join(w.plane.Dir(), "logs", name+"*.log"))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		for _, file := range logs {
 			raw, err := os.ReadFile(file)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, err)
 			all = append(all, rejectedEvents(string(raw))...)
 		}
 	}

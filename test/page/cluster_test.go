@@ -11,6 +11,7 @@ import (
 	"github.com/tandem-gpu/tandem/internal/gpumap"
 	"github.com/tandem-gpu/tandem/pkg/snapshot"
 	"github.com/tandem-gpu/tandem/pkg/vgpu"
+	"github.com/tandem-gpu/tandem/test/must"
 )
 
 // TestAnswers: what the screenshots say of the made-up clusters is what their snapshots say, counted here by other means.
@@ -19,9 +20,7 @@ func TestAnswers(t *testing.T) {
 		t.Run(fmt.Sprint(gpus), func(t *testing.T) {
 			s := made{gpus}.snapshot(moments - 1)
 			p, err := gpumap.Of(s)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, err)
 			answers := map[string]gpumap.Answer{}
 			for _, a := range p.Answers {
 				answers[a.Key] = a
@@ -89,19 +88,13 @@ func TestMade(t *testing.T) {
 	for _, gpus := range sizes {
 		m := made{gpus}
 		all, err := m.Moments(context.Background())
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		pods := -1
 		for _, second := range []int64{all.Seconds[0], all.Seconds[moments-1]} {
 			s, err := m.At(context.Background(), second)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, err)
 			raw, err := snapshotjson.Write(s)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, err)
 			if _, err := snapshotjson.Read(raw); err != nil {
 				t.Errorf("%d GPUs: %v", gpus, err)
 			}

@@ -28,6 +28,7 @@ import (
 	"github.com/tandem-gpu/tandem/internal/sandbox"
 	_ "github.com/tandem-gpu/tandem/pkg/api/config/scheme"
 	"github.com/tandem-gpu/tandem/pkg/api/v1alpha1"
+	"github.com/tandem-gpu/tandem/test/must"
 )
 
 // patience bounds the wait for definitions. Only a hang reaches it.
@@ -48,9 +49,7 @@ func eachRelease(t *testing.T, run func(t *testing.T, folder string)) {
 func read(t *testing.T, folder, name string) []byte {
 	t.Helper()
 	raw, err := os.ReadFile(filepath.Join(folder, name))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	return raw
 }
 
@@ -70,9 +69,7 @@ func TestConfigurations(t *testing.T) {
 func TestPods(t *testing.T) {
 	eachRelease(t, func(t *testing.T, folder string) {
 		var p v1.Pod
-		if err := yaml.UnmarshalStrict(read(t, folder, "pod.yaml"), &p); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, yaml.UnmarshalStrict(read(t, folder, "pod.yaml"), &p))
 		p.UID = "u1"
 		r, err := kube.Request(&p)
 		if err != nil {
@@ -110,26 +107,20 @@ func TestDefinitions(t *testing.T) {
 		apply(ctx, t, plane, read(t, folder, "crds.yaml"))
 		apply(ctx, t, plane, []byte("apiVersion: v1\nkind: Namespace\nmetadata: {name: team}\n"))
 		client, err := dynamic.NewForConfig(plane.Admin())
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		var stored []*unstructured.Unstructured
 		for _, document := range strings.Split(string(read(t, folder, "objects.yaml")), "\n---\n") {
 			stored = append(stored, store(ctx, t, client, document))
 		}
 		root, err := sandbox.Root()
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		files, err := filepath.Glob(filepath.Join(root, "deploy", "crds", "tandem-gpu.io_*.yaml"))
 		if err != nil || len(files) == 0 {
 			t.Fatalf("there are no definitions: %v", err)
 		}
 		for _, file := range files {
 			raw, err := os.ReadFile(file)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, err)
 			apply(ctx, t, plane, raw)
 		}
 		for _, before := range stored {
@@ -140,9 +131,7 @@ func TestDefinitions(t *testing.T) {
 
 func apply(ctx context.Context, t *testing.T, plane *sandbox.ControlPlane, manifest []byte) {
 	t.Helper()
-	if err := plane.Apply(ctx, manifest); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, plane.Apply(ctx, manifest))
 }
 
 // at returns the resource of an object.
@@ -158,9 +147,7 @@ func at(client dynamic.Interface, o *unstructured.Unstructured) dynamic.Resource
 func store(ctx context.Context, t *testing.T, client dynamic.Interface, document string) *unstructured.Unstructured {
 	t.Helper()
 	o := &unstructured.Unstructured{}
-	if err := yaml.Unmarshal([]byte(document), &o.Object); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, yaml.Unmarshal([]byte(document), &o.Object))
 	var created *unstructured.Unstructured
 	var err error
 	for created == nil { // the API server takes a moment to serve a new definition
@@ -188,9 +175,7 @@ func store(ctx context.Context, t *testing.T, client dynamic.Interface, document
 func again(ctx context.Context, t *testing.T, client dynamic.Interface, before *unstructured.Unstructured) {
 	t.Helper()
 	now, err := at(client, before).Get(ctx, before.GetName(), metav1.GetOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	for _, part := range []string{"spec", "status"} {
 		if diff := cmp.Diff(before.Object[part], now.Object[part]); diff != "" {
 			t.Errorf("%s of %s changed (-before +now):\n%s", part, before.GetKind(), diff)

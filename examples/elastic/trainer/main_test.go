@@ -23,6 +23,7 @@ import (
 	"github.com/tandem-gpu/tandem/examples/elastic/trainer/wire"
 	"github.com/tandem-gpu/tandem/examples/elastic/trainer/worker"
 	"github.com/tandem-gpu/tandem/pkg/api/v1alpha1"
+	"github.com/tandem-gpu/tandem/test/must"
 )
 
 // asTrainer makes this test binary the trainer: the tests start it again.
@@ -64,18 +65,14 @@ func newTraining(t *testing.T, args ...string) *training {
 func (tr *training) server(args ...string) *process[server.Line] {
 	tr.Helper()
 	p, err := start[server.Line](tr.processes, append([]string{"server"}, args...)...)
-	if err != nil {
-		tr.Fatal(err)
-	}
+	must.OK(tr, err)
 	return p
 }
 
 func (tr *training) worker(name string, args ...string) *process[worker.Line] {
 	tr.Helper()
 	p, err := start[worker.Line](tr.processes, append([]string{"worker", "--coordinator=" + tr.address, "--name=" + name}, args...)...)
-	if err != nil {
-		tr.Fatal(err)
-	}
+	must.OK(tr, err)
 	return p
 }
 
@@ -96,9 +93,7 @@ func awaitLine[L any](t *testing.T, p *process[L], what string, want func(L) boo
 
 func send[L any](t *testing.T, p *process[L], s syscall.Signal) {
 	t.Helper()
-	if err := p.cmd.Process.Signal(s); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, p.cmd.Process.Signal(s))
 }
 
 // wantExit waits for the end of a process and checks its exit code; -1 stands for a signal.
@@ -238,9 +233,7 @@ func TestNotice(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "annotations")
 	write := func(text string) {
 		t.Helper()
-		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, os.WriteFile(file, []byte(text), 0o600))
 	}
 	write("other=\"1\"\n")
 	p := tr.worker("noticed", "--podinfo="+file)
@@ -333,9 +326,7 @@ func TestMeasure(t *testing.T) {
 		t.Fatalf("exit code %d", code)
 	}
 	rows, err := csv.NewReader(&out).ReadAll()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	var sizes []string
 	for _, row := range rows[1:] {
 		sizes = append(sizes, row[0]+"x"+row[1])
@@ -354,9 +345,7 @@ func TestMeasure(t *testing.T) {
 func TestMeasuredProfile(t *testing.T) {
 	var out bytes.Buffer
 	m := measurement{work: time.Millisecond, output: "yaml", spec: small}
-	if err := m.print(&out, []point{{1, 1, 10}, {1, 2, 19.25}, {2, 1, 11}}); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, m.print(&out, []point{{1, 1, 10}, {1, 2, 19.25}, {2, 1, 11}}))
 	var profile v1alpha1.WorkloadProfile
 	if err := yaml.UnmarshalStrict(out.Bytes(), &profile); err != nil {
 		t.Fatalf("%v in\n%s", err, out.String())

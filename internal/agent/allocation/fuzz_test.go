@@ -13,15 +13,14 @@ import (
 	"github.com/tandem-gpu/tandem/internal/agent/cdi"
 	"github.com/tandem-gpu/tandem/internal/agent/fixture"
 	"github.com/tandem-gpu/tandem/pkg/api/v1alpha1"
+	"github.com/tandem-gpu/tandem/test/must"
 )
 
 // kubeletBlob returns a checkpoint as the kubelet writes it.
 func kubeletBlob(t testing.TB, entries ...checkpoint.PodDevicesEntry) []byte {
 	t.Helper()
 	blob, err := checkpoint.New(entries, map[string][]string{v1alpha1.ResourceVGPU: {SlotID(fixture.G0, 0)}}).MarshalCheckpoint()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	return blob
 }
 
@@ -32,9 +31,7 @@ func response(t testing.TB, names ...string) []byte {
 		r.CdiDevices = append(r.CdiDevices, &pluginapi.CDIDevice{Name: name})
 	}
 	raw, err := proto.Marshal(r)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	return raw
 }
 
@@ -49,9 +46,7 @@ func TestParseHoldings(t *testing.T) {
 			DeviceIDs: checkpoint.DevicesPerNUMA{0: {SlotID(fixture.G1, 1)}, 1: {SlotID(fixture.G1, 1)}}, AllocResp: response(t)},
 	)
 	got, err := parseHoldings(blob)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	want := []Holding{
 		{UID: "u1", Container: "c", IDs: []string{SlotID(fixture.G1, 1)}},
 		{UID: "u2", Container: "b", IDs: []string{SlotID(fixture.G0, 2), SlotID(fixture.G0, 10)}, Name: "0123456789abcdef"},
@@ -95,9 +90,7 @@ func TestParseHoldingsNoticesFlippedBits(t *testing.T) {
 		DeviceIDs: checkpoint.DevicesPerNUMA{0: {SlotID(fixture.G0, 1)}}, AllocResp: response(t, cdi.Qualified("0123456789abcdef")),
 	})
 	sound, err := parseHoldings(blob)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	refused := 0
 	for i := range blob {
 		broken := slices.Clone(blob)
@@ -127,9 +120,7 @@ func FuzzDecodeRecords(f *testing.F) {
 			return
 		}
 		r, err := Open(t.TempDir())
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		if err := r.Update(func(d *Data) { *d = data }); err != nil {
 			t.Skip("times outside of what JSON holds")
 		}
@@ -142,23 +133,13 @@ func FuzzDecodeRecords(f *testing.F) {
 func TestRecordsSurviveTheProcess(t *testing.T) {
 	dir := t.TempDir()
 	r, err := Open(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	at := time.Date(2026, 1, 2, 3, 4, 5, 6, time.UTC)
-	if err := r.Allocated(map[string][]string{"aa": {SlotID(fixture.G0, 1), SlotID(fixture.G0, 0)}}, at); err != nil {
-		t.Fatal(err)
-	}
-	if err := r.Allocated(map[string][]string{"bb": {SlotID(fixture.G0, 0), SlotID(fixture.G0, 1)}}, at.Add(time.Second)); err != nil {
-		t.Fatal(err)
-	}
-	if err := r.Granted("u1", Grant{Pod: "a/b", Assignment: "{}"}); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, r.Allocated(map[string][]string{"aa": {SlotID(fixture.G0, 1), SlotID(fixture.G0, 0)}}, at))
+	must.OK(t, r.Allocated(map[string][]string{"bb": {SlotID(fixture.G0, 0), SlotID(fixture.G0, 1)}}, at.Add(time.Second)))
+	must.OK(t, r.Granted("u1", Grant{Pod: "a/b", Assignment: "{}"}))
 	again, err := Open(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	if diff := cmp.Diff(r.Snapshot(), again.Snapshot()); diff != "" {
 		t.Errorf("(-written +read):\n%s", diff)
 	}

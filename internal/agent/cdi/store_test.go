@@ -12,6 +12,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 	oci "github.com/opencontainers/runtime-spec/specs-go"
 	"tags.cncf.io/container-device-interface/pkg/cdi"
+
+	"github.com/tandem-gpu/tandem/test/must"
 )
 
 func example(name string) Spec {
@@ -35,19 +37,13 @@ func example(name string) Spec {
 func TestStoreGivesBackWhatItWrote(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "cdi")
 	store, err := Open(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	want := example("0123456789abcdef")
 	for range 2 { // the second write replaces the first
-		if err := store.Write(want); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, store.Write(want))
 	}
 	got, err := store.Read(want.Name)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("read back (-want +got):\n%s", diff)
 	}
@@ -65,16 +61,10 @@ func TestStoreGivesBackWhatItWrote(t *testing.T) {
 func TestRuntimeResolvesTheName(t *testing.T) {
 	dir := t.TempDir()
 	store, err := Open(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := store.Write(example("00000000000000aa")); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
+	must.OK(t, store.Write(example("00000000000000aa")))
 	runtime, err := cdi.NewCache(cdi.WithSpecDirs(dir), cdi.WithAutoRefresh(false))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	device := runtime.GetDevice(Qualified("00000000000000aa"))
 	if device == nil {
 		t.Fatalf("the runtime does not know %s; it knows %v, errors %v", Qualified("00000000000000aa"), runtime.ListDevices(), runtime.GetErrors())
@@ -88,18 +78,12 @@ func TestRuntimeResolvesTheName(t *testing.T) {
 func TestRuntimeAppliesBothParts(t *testing.T) {
 	dir := t.TempDir()
 	store, err := Open(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	spec := example("00000000000000aa")
 	spec.Edits.Devices = nil // the library looks for the files
-	if err := store.Write(spec); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, store.Write(spec))
 	runtime, err := cdi.NewCache(cdi.WithSpecDirs(dir), cdi.WithAutoRefresh(false))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	container := &oci.Spec{}
 	if _, err := runtime.InjectDevices(container, Qualified(spec.Name)); err != nil {
 		t.Fatal(err)
@@ -115,19 +99,13 @@ func TestRuntimeAppliesBothParts(t *testing.T) {
 func TestSpecsAreReadAgainWhenTheyChange(t *testing.T) {
 	dir := t.TempDir()
 	store, err := Open(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	other, err := Open(dir) // another agent
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	spec := example("0123456789abcdef")
 	for _, uid := range []string{"u-1", "u-2", "u-3"} { // as long as one another
 		spec.Owner.UID = uid
-		if err := other.Write(spec); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, other.Write(spec))
 		for range 2 {
 			got, err := store.Read(spec.Name)
 			if diff := cmp.Diff(spec, got); diff != "" || err != nil {
@@ -136,16 +114,12 @@ func TestSpecsAreReadAgainWhenTheyChange(t *testing.T) {
 		}
 	}
 	kept := example("00000000000000aa")
-	if err := store.Write(kept); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, store.Write(kept))
 	if list, err := store.List(); err != nil || len(list) != 2 {
 		t.Fatalf("list %v, %v", list, err)
 	}
 	for _, name := range []string{spec.Name, kept.Name} {
-		if err := other.Remove(name); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, other.Remove(name))
 	}
 	if got, err := store.Read(spec.Name); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("after another removed it: %+v, %v", got, err)
@@ -162,17 +136,13 @@ func TestSpecsAreReadAgainWhenTheyChange(t *testing.T) {
 // changed, 27 when every file is parsed.
 func BenchmarkList(b *testing.B) {
 	store, err := Open(b.TempDir())
-	if err != nil {
-		b.Fatal(err)
-	}
+	must.OK(b, err)
 	for i := range 80 {
 		spec := example(fmt.Sprintf("%016x", i))
 		for j := range 40 {
 			spec.Driver.Mounts = append(spec.Driver.Mounts, Mount{Host: "/a", Container: fmt.Sprintf("/usr/lib64/lib%d.so", j), Options: []string{"ro", "nosuid", "nodev", "rbind", "rprivate"}})
 		}
-		if err := store.Write(spec); err != nil {
-			b.Fatal(err)
-		}
+		must.OK(b, store.Write(spec))
 	}
 	for b.Loop() {
 		if list, err := store.List(); err != nil || len(list) != 80 {
@@ -184,21 +154,15 @@ func BenchmarkList(b *testing.B) {
 func TestListKeepsTheGoodAndNamesTheBad(t *testing.T) {
 	dir := t.TempDir()
 	store, err := Open(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := store.Write(example("0123456789abcdef")); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
+	must.OK(t, store.Write(example("0123456789abcdef")))
 	files := map[string]string{
 		filename("1111111111111111"): "{broken",
 		"nvidia.json":                "{not ours either",
 		"tandem-gpu.io-vgpu_x.json":  "{no name of ours",
 	}
 	for name, content := range files {
-		if err := os.WriteFile(filepath.Join(dir, name), []byte(content), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, os.WriteFile(filepath.Join(dir, name), []byte(content), 0o600))
 	}
 	list, err := store.List()
 	if len(list) != 1 || list[0].Name != "0123456789abcdef" {
@@ -211,17 +175,11 @@ func TestListKeepsTheGoodAndNamesTheBad(t *testing.T) {
 
 func TestRemove(t *testing.T) {
 	store, err := Open(t.TempDir())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	spec := example("0123456789abcdef")
-	if err := store.Write(spec); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, store.Write(spec))
 	for range 2 { // the second time there is nothing to remove
-		if err := store.Remove(spec.Name); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, store.Remove(spec.Name))
 	}
 	if _, err := store.Read(spec.Name); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("read after remove: %v, want fs.ErrNotExist", err)
@@ -230,9 +188,7 @@ func TestRemove(t *testing.T) {
 
 func TestNamesThatAreNotOursTouchNoFile(t *testing.T) {
 	store, err := Open(t.TempDir())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	for _, name := range []string{"", "../../etc/passwd", "0123456789ABCDEF", "0123456789abcde", "0123456789abcdef0"} {
 		if err := store.Write(example(name)); err == nil {
 			t.Errorf("write %q: no error", name)
@@ -250,9 +206,7 @@ func TestNewNameIsFreshAndOurs(t *testing.T) {
 	seen := map[string]bool{}
 	for range 1000 {
 		name, err := NewName()
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		if seen[name] {
 			t.Fatalf("name %s came twice", name)
 		}

@@ -7,13 +7,12 @@ import (
 	"testing"
 
 	"github.com/tandem-gpu/tandem/internal/agent/fixture"
+	"github.com/tandem-gpu/tandem/test/must"
 )
 
 func TestExclusiveRecordIsBroken(t *testing.T) {
 	dir := t.TempDir()
-	if err := os.WriteFile(filepath.Join(dir, modesFile), []byte("{"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, os.WriteFile(filepath.Join(dir, modesFile), []byte("{"), 0o600))
 	e := Open(t.Context(), &modes{exclusive: map[string]bool{}}, dir)
 	if len(e.held()) != 0 {
 		t.Errorf("held %v", e.held())
@@ -63,9 +62,7 @@ func (m *modes) SetExclusive(id string, on bool) error {
 func TestModeThatCannotBePutBackIsRemembered(t *testing.T) {
 	driver := &modes{exclusive: map[string]bool{}}
 	e := Open(t.Context(), driver, t.TempDir())
-	if err := e.Claim(fixture.G0); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, e.Claim(fixture.G0))
 	driver.err = errors.New("no permission")
 	if err := e.Release(fixture.G0); err == nil || len(e.held()) != 1 {
 		t.Errorf("%v, held %v: what could not be put back must be remembered", err, e.held())

@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/tandem-gpu/tandem/test/must"
 )
 
 func TestConfig(t *testing.T) {
@@ -20,9 +22,7 @@ slots:
     NVIDIA-A100-SXM4-40GB: 20
     Tesla T4: 4
 `))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	for model, want := range map[string]int{
 		"NVIDIA A100-SXM4-40GB": 20, "NVIDIA-A100-SXM4-40GB": 20, "Tesla T4": 4, "Tesla-T4": 4, "NVIDIA H100": 8,
 	} {
@@ -67,9 +67,7 @@ func TestLoadConfigNamesTheFile(t *testing.T) {
 	if _, err := Load(path); err == nil {
 		t.Error("an absent file: no error")
 	}
-	if err := os.WriteFile(path, []byte("slots: {default: 0}"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, os.WriteFile(path, []byte("slots: {default: 0}"), 0o600))
 	if _, err := Load(path); err == nil || !strings.Contains(err.Error(), path) {
 		t.Errorf("a bad file: %v, want an error that names it", err)
 	}
@@ -119,9 +117,7 @@ driver: {root: /run/nvidia/driver, edits: devices}
 func parsed(t *testing.T, raw string) Config {
 	t.Helper()
 	c, err := Parse([]byte(raw))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	return c
 }
 

@@ -10,6 +10,8 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/tandem-gpu/tandem/test/must"
 )
 
 // build makes the library of testdata and returns its path.
@@ -31,14 +33,10 @@ func driver(t *testing.T, fail string, code int) (*Library, func() []string) {
 	t.Setenv("FAKE_FAIL", fail)
 	t.Setenv("FAKE_CODE", strconv.Itoa(code))
 	l, err := open(build(t))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	return l, func() []string {
 		raw, err := os.ReadFile(log)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		return strings.Fields(string(raw))
 	}
 }
@@ -72,9 +70,7 @@ func TestExerciseDoesTheWorkAndGivesEverythingBack(t *testing.T) {
 
 func TestExerciseWithoutTheWordDoesNoWork(t *testing.T) {
 	l, calls := driver(t, "", 0)
-	if err := l.Exercise(func() bool { return false }); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, l.Exercise(func() bool { return false }))
 	if diff := cmp.Diff(join(entry, exit), calls()); diff != "" {
 		t.Error(diff)
 	}
@@ -134,9 +130,7 @@ func TestOpen(t *testing.T) {
 		t.Errorf("with a function missing: %v, want an error that names it", err)
 	}
 	broken := filepath.Join(t.TempDir(), libraryName)
-	if err := os.WriteFile(broken, []byte("not a library"), 0o755); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, os.WriteFile(broken, []byte("not a library"), 0o755))
 	if _, err := open(broken); !errors.Is(err, ErrNoLibrary) {
 		t.Errorf("with a broken library: %v, want %v", err, ErrNoLibrary)
 	}

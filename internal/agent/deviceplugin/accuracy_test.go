@@ -20,6 +20,7 @@ import (
 	"github.com/tandem-gpu/tandem/internal/agent/nvml"
 	"github.com/tandem-gpu/tandem/internal/agent/sharing"
 	"github.com/tandem-gpu/tandem/test/fakegpu"
+	"github.com/tandem-gpu/tandem/test/must"
 )
 
 // overFakes says that the test runs over the fakes.
@@ -97,22 +98,16 @@ func TestUseAgreesWithTheTruth(t *testing.T) {
 // clientSamples says whether the driver names the clients of MPS in its utilisation samples, or their server alone.
 func clientSamples(t *testing.T, state string, named bool) {
 	t.Helper()
-	if err := fakegpu.Update(state, func(s *fakegpu.State) { s.ClientSamples = named }); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, fakegpu.Update(state, func(s *fakegpu.State) { s.ClientSamples = named }))
 }
 
 // rerunOverFakes runs the test once more over the fakes: the loader reads the library path when a program starts.
 func rerunOverFakes(t *testing.T) {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "fg")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	t.Cleanup(func() { os.RemoveAll(dir) })
-	if err := fakegpu.Build(t.Context(), dir); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, fakegpu.Build(t.Context(), dir))
 	cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^"+t.Name()+"$", "-test.count=1", "-test.v")
 	cmd.Env = append(append(os.Environ(), fakegpu.Env(dir, filepath.Join(dir, "state.json"))...), overFakes+"="+dir)
 	out, err := cmd.CombinedOutput()
@@ -130,26 +125,18 @@ func rerunOverFakes(t *testing.T) {
 func newFakeBench(t *testing.T) (b *bench, state string, gpus []fakegpu.Device) {
 	t.Helper()
 	model, err := fakegpu.Profile("A100")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	node := fakegpu.New(fixture.Node, model, model)
 	for i := range node.Devices {
 		node.Devices[i].PowerMilliwatts, node.Devices[i].Reserved = 250_000, 0 // placed counts with 40 GiB
 	}
 	state = os.Getenv(fakegpu.StateVariable)
-	if err := node.Write(state); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, node.Write(state))
 	library, err := nvml.Open()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	b = newBench(t)
 	for _, d := range node.Devices {
-		if err := os.WriteFile(filepath.Join(b.dir, "dev", fmt.Sprint("nvidia", d.MinorNumber)), nil, 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, os.WriteFile(filepath.Join(b.dir, "dev", fmt.Sprint("nvidia", d.MinorNumber)), nil, 0o600))
 	}
 	backend := mps.NewV2(mps.Options{Dir: filepath.Join(b.dir, "mps"), MultiUser: true, Canary: []string{"sh", "-c", "exit 1"}, Timeout: time.Minute})
 	b.options = func(o *Options) { o.Driver, o.Sharing = FromNVML(library), sharing.FromMPS(backend) }
@@ -175,16 +162,12 @@ func (b *bench) startTenant(p *tenantTruth, device string, number int) {
 		p.says(p.pod)
 	}
 	b.kubelet.admit(p.pod)
-	if err := b.kubelet.begin(p.pod, "main"); err != nil {
-		b.t.Fatal(err)
-	}
+	must.OK(b.t, b.kubelet.begin(p.pod, "main"))
 	b.kubelet.change(string(p.pod.UID), func(pod *v1.Pod) {
 		pod.Status.ContainerStatuses = []v1.ContainerStatus{{Name: "main", ContainerID: "containerd://" + p.container}}
 	})
 	spec, err := b.spec(p.pod, "main")
-	if err != nil {
-		b.t.Fatal(err)
-	}
+	must.OK(b.t, err)
 	p.program = exec.Command(filepath.Join(os.Getenv(overFakes), fakegpu.TenantName),
 		append(p.arguments, "--memory", fmt.Sprint(p.memory), "--sm", fmt.Sprint(p.sm), "--bw", fmt.Sprint(p.bandwidth))...)
 	p.program.Env = append(os.Environ(), spec.Edits.Env...)
@@ -194,12 +177,8 @@ func (b *bench) startTenant(p *tenantTruth, device string, number int) {
 		}
 	}
 	out, err := p.program.StdoutPipe()
-	if err != nil {
-		b.t.Fatal(err)
-	}
-	if err := p.program.Start(); err != nil {
-		b.t.Fatal(err)
-	}
+	must.OK(b.t, err)
+	must.OK(b.t, p.program.Start())
 	b.t.Cleanup(func() { b.endTenant(p) })
 	fixture.WriteProcess(b.t, filepath.Join(b.dir, "proc"), p.program.Process.Pid, "1", fmt.Sprintf("0::/kubepods/burstable/pod%s/%s\n", p.pod.UID, p.container))
 	lines := bufio.NewReader(out)

@@ -11,6 +11,7 @@ import (
 	"github.com/tandem-gpu/tandem/internal/agent/allocation"
 	"github.com/tandem-gpu/tandem/internal/agent/fixture"
 	"github.com/tandem-gpu/tandem/pkg/vgpu"
+	"github.com/tandem-gpu/tandem/test/must"
 )
 
 // rated is the container of a pod that asks for 2 slots and was given more, since it wants a rate.
@@ -27,13 +28,9 @@ func TestContainerGetsMoreThanItAskedFor(t *testing.T) {
 	if held := b.kubelet.entry(string(pod.UID), "main").DeviceIDs; len(idsOf(held)) != 2 {
 		t.Fatalf("the kubelet handed out %v, want two slots", held)
 	}
-	if err := b.kubelet.begin(pod, "main"); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, b.kubelet.begin(pod, "main"))
 	s, err := b.spec(pod, "main")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	for _, env := range []string{
 		"NVIDIA_VISIBLE_DEVICES=" + fixture.G1, "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE=50", "CUDA_MPS_PINNED_DEVICE_MEM_LIMIT=" + fixture.G1 + "=20480M",
 	} {
@@ -67,9 +64,7 @@ func TestLargerSharesAreNeverOverfull(t *testing.T) {
 	for _, pod := range []*v1.Pod{first, second, third} {
 		b.kubelet.admit(pod)
 	}
-	if err := b.kubelet.begin(first, "main"); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, b.kubelet.begin(first, "main"))
 	if err := b.kubelet.begin(second, "main"); err == nil || !strings.Contains(err.Error(), "does not fit") {
 		t.Errorf("the second pod: %v, want a refusal", err)
 	}

@@ -9,6 +9,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 
 	"github.com/tandem-gpu/tandem/internal/agent/fixture"
+	"github.com/tandem-gpu/tandem/test/must"
 )
 
 // isExclusive reports the compute mode of a device.
@@ -33,9 +34,7 @@ func (b *bench) started(name string, c fixture.Want) *v1.Pod {
 	b.t.Helper()
 	pod := fixture.Placed(b.t, name, c)
 	b.kubelet.admit(pod)
-	if err := b.kubelet.begin(pod, "main"); err != nil {
-		b.t.Fatal(err)
-	}
+	must.OK(b.t, b.kubelet.begin(pod, "main"))
 	return pod
 }
 
@@ -72,20 +71,14 @@ func TestExclusiveIsPutBackAtTheEndAndAfterACrash(t *testing.T) {
 	b.started("train", fixture.App(fixture.G1, 3))
 	record := filepath.Join(b.stateDir(), "compute-modes.json")
 	crashed, err := os.ReadFile(record)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := b.stop(); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
+	must.OK(t, b.stop())
 	if b.driver.isExclusive(fixture.G1) {
 		t.Error("the mode stays when the agent ends")
 	}
 	// A crash leaves the mode and the record; meanwhile the pod has gone.
 	b.driver.exclusive[fixture.G1] = true
-	if err := os.WriteFile(record, crashed, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, os.WriteFile(record, crashed, 0o600))
 	b.kubelet.remove("uid-train")
 	b.run()
 	b.awaitMode(fixture.G1, false)
@@ -98,9 +91,7 @@ func TestExclusiveModeOfTheOperatorStays(t *testing.T) {
 	b.run()
 	pod := b.started("train", fixture.App(fixture.G1, 3))
 	b.kubelet.change(string(pod.UID), func(p *v1.Pod) { p.Status.Phase = v1.PodSucceeded })
-	if err := b.stop(); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, b.stop())
 	if !b.driver.isExclusive(fixture.G1) {
 		t.Error("a mode that the agent did not set is changed")
 	}
@@ -115,7 +106,5 @@ func TestExclusiveThatFails(t *testing.T) {
 	b.driver.modeError = errors.New("no permission")
 	b.driver.mu.Unlock()
 	b.started("train", fixture.App(fixture.G1, 3))
-	if err := b.stop(); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, b.stop())
 }

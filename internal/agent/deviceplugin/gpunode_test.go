@@ -20,6 +20,7 @@ import (
 	"github.com/tandem-gpu/tandem/internal/agent/fixture"
 	"github.com/tandem-gpu/tandem/internal/agent/inventory"
 	"github.com/tandem-gpu/tandem/pkg/api/v1alpha1"
+	"github.com/tandem-gpu/tandem/test/must"
 )
 
 // api is an API server in memory that can fail.
@@ -102,9 +103,7 @@ func TestGPUNodeFollowsTheKubeletAndTheEnd(t *testing.T) {
 	b.awaitReady(metav1.ConditionFalse, v1alpha1.ReadyNotRegistered)
 	b.kubelet.start()
 	b.awaitReady(metav1.ConditionTrue, v1alpha1.ReadyServing)
-	if err := b.stop(); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, b.stop())
 	b.awaitReady(metav1.ConditionFalse, v1alpha1.ReadyStopping)
 }
 
@@ -115,12 +114,8 @@ func TestGPUNodeStaysDeletedAtTheEnd(t *testing.T) {
 	b.run()
 	b.awaitReady(metav1.ConditionTrue, v1alpha1.ReadyServing)
 	b.awaitCondition(v1alpha1.ConditionMonitored, v1alpha1.MonitoredAll) // else the first canaries may change the GPUNode after the deletion
-	if err := b.gpu.Delete(t.Context(), fixture.Node, metav1.DeleteOptions{}); err != nil {
-		t.Fatal(err)
-	}
-	if err := b.stop(); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, b.gpu.Delete(t.Context(), fixture.Node, metav1.DeleteOptions{}))
+	must.OK(t, b.stop())
 	if g, err := b.gpuNode(); !apierrors.IsNotFound(err) {
 		t.Errorf("the agent made the GPUNode again: %+v, %v", g.Status.Conditions, err)
 	}
@@ -135,9 +130,7 @@ func TestGPUNodeIsWrittenOnChangeOnly(t *testing.T) {
 	client.ClearActions()
 	status, _ := a.status()
 	for range 3 {
-		if err := a.publisher().Publish(t.Context(), status); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, a.publisher().Publish(t.Context(), status))
 	}
 	for _, action := range client.Actions() {
 		if action.GetVerb() != "get" {

@@ -26,6 +26,7 @@ import (
 	"github.com/tandem-gpu/tandem/internal/agent/fixture"
 	"github.com/tandem-gpu/tandem/internal/agent/health"
 	"github.com/tandem-gpu/tandem/internal/agent/inventory"
+	"github.com/tandem-gpu/tandem/test/must"
 )
 
 // bench is one node: a scripted kubelet, a driver with two A100s, and agents.
@@ -59,9 +60,7 @@ func newBench(t *testing.T) *bench {
 func newBenchWith(t *testing.T, k *kubelet) *bench {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "tdm") // short: the path of a socket has at most 107 bytes
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	t.Cleanup(func() { _ = os.RemoveAll(dir) })
 	b := &bench{
 		t: t, dir: dir,
@@ -77,16 +76,10 @@ func newBenchWith(t *testing.T, k *kubelet) *bench {
 			reports: 100 * time.Millisecond, patience: fixture.TooLong, silence: 10 * time.Millisecond, again: 10 * time.Millisecond, watch: fixture.TooLong, hint: fixture.TooLong,
 		},
 	}
-	if err := os.MkdirAll(filepath.Join(dir, "dev"), 0o755); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Symlink(filepath.Join(dir, "dev", "uvm"), filepath.Join(dir, "dev", "nvidia-uvm")); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, os.MkdirAll(filepath.Join(dir, "dev"), 0o755))
+	must.OK(t, os.Symlink(filepath.Join(dir, "dev", "uvm"), filepath.Join(dir, "dev", "nvidia-uvm")))
 	for _, name := range []string{"nvidia5", "nvidia3", "nvidiactl", "uvm"} {
-		if err := os.WriteFile(filepath.Join(dir, "dev", name), nil, 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, os.WriteFile(filepath.Join(dir, "dev", name), nil, 0o600))
 	}
 	b.kubelet = k.in(t, dir)
 	return b
@@ -107,9 +100,7 @@ func (b *bench) agent() *Agent {
 		b.options(&o)
 	}
 	a, err := New(o)
-	if err != nil {
-		b.t.Fatal(err)
-	}
+	must.OK(b.t, err)
 	a.timing, a.dial, a.proc = b.timing, b.dial, filepath.Join(b.dir, "proc")
 	return a
 }
@@ -157,14 +148,10 @@ func (b *bench) launch() *Agent {
 func (b *bench) get(path string) (int, string) {
 	b.t.Helper()
 	r, err := http.Get("http://" + b.address + path)
-	if err != nil {
-		b.t.Fatal(err)
-	}
+	must.OK(b.t, err)
 	defer func() { _ = r.Body.Close() }()
 	body, err := io.ReadAll(r.Body)
-	if err != nil {
-		b.t.Fatal(err)
-	}
+	must.OK(b.t, err)
 	return r.StatusCode, string(body)
 }
 
@@ -194,9 +181,7 @@ func (b *bench) awaitMetric(name, want string) {
 func (b *bench) spec(pod *v1.Pod, container string) (cdi.Spec, error) {
 	b.t.Helper()
 	store, err := cdi.Open(b.cdiDir())
-	if err != nil {
-		b.t.Fatal(err)
-	}
+	must.OK(b.t, err)
 	return store.Read(b.kubelet.cdiName(pod, container))
 }
 

@@ -14,6 +14,7 @@ import (
 
 	"github.com/tandem-gpu/tandem/internal/agent/fixture"
 	"github.com/tandem-gpu/tandem/pkg/api/v1alpha1"
+	"github.com/tandem-gpu/tandem/test/must"
 )
 
 func TestAgentIdlesWithoutADriver(t *testing.T) {
@@ -96,9 +97,7 @@ func TestDaemonsOnExit(t *testing.T) {
 			b.run()
 			fixture.Eventually(t, "MPS", func() error { return b.mps.Ready(t.Context(), fixture.G0) })
 			fixture.Eventually(t, "MPS", func() error { return b.mps.Ready(t.Context(), fixture.G1) })
-			if err := b.stop(); err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, b.stop())
 			if b.mps.stopped[fixture.G0] != want || b.mps.stopped[fixture.G1] != 0 {
 				t.Errorf("stopped %v, want %d for g0, which serves nobody, and none for g1, which does", b.mps.stopped, want)
 			}
@@ -129,13 +128,9 @@ func TestFullDiskUnderTheCheckpoint(t *testing.T) {
 	b.kubelet.admit(first)
 	b.kubelet.admit(second)
 	b.kubelet.admit(third)
-	if err := b.kubelet.begin(first, "main"); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, b.kubelet.begin(first, "main"))
 	checkpoint, err := os.ReadFile(filepath.Join(b.stateDir(), "checkpoint.json"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	empty := fill(t, b.stateDir())
 	for range 3 {
 		err := b.kubelet.begin(third, "main")
@@ -152,9 +147,7 @@ func TestFullDiskUnderTheCheckpoint(t *testing.T) {
 		t.Errorf("what was granted before is forgotten: %v", err)
 	}
 	empty()
-	if err := os.WriteFile(filepath.Join(b.stateDir(), "checkpoint.json"), checkpoint, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, os.WriteFile(filepath.Join(b.stateDir(), "checkpoint.json"), checkpoint, 0o600))
 	if err := b.kubelet.begin(third, "main"); err != nil {
 		t.Errorf("after room was made: %v", err)
 	}

@@ -13,6 +13,7 @@ import (
 	"github.com/tandem-gpu/tandem/internal/agent/inventory"
 	"github.com/tandem-gpu/tandem/internal/agent/nvml"
 	"github.com/tandem-gpu/tandem/pkg/api/v1alpha1"
+	"github.com/tandem-gpu/tandem/test/must"
 )
 
 // A device that comes back under another index is the same device: its containers get its new file.
@@ -30,9 +31,7 @@ func TestLostDeviceComesBackElsewhere(t *testing.T) {
 	b.awaitDevice(fixture.G1, "index", func(d v1alpha1.GPUDevice) bool { return d.Index == 0 })
 	pod := fixture.Placed(t, "train", fixture.App(fixture.G1, 3))
 	b.kubelet.admit(pod)
-	if err := b.kubelet.begin(pod, "main"); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, b.kubelet.begin(pod, "main"))
 	s, err := b.spec(pod, "main")
 	if err != nil || !strings.HasSuffix(s.Edits.Devices[0].Host, "/nvidia5") {
 		t.Errorf("device files %+v (%v), want nvidia5", s.Edits.Devices, err)
@@ -108,14 +107,10 @@ func TestDeviceGoesDuringARound(t *testing.T) {
 	b.kubelet.awaitSlots(30, 0)
 	pod := fixture.Placed(t, "train", fixture.App(fixture.G0, 3))
 	b.kubelet.admit(pod)
-	if err := b.kubelet.begin(pod, "main"); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, b.kubelet.begin(pod, "main"))
 	held := func(id string) string { return fmt.Sprintf("tandem_agent_slots{device=%q,state=\"held\"}", id) }
 	b.awaitMetric(held(fixture.G0), "3")
-	if err := os.WriteFile(b.kubelet.checkpointPath(), []byte("{"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, os.WriteFile(b.kubelet.checkpointPath(), []byte("{"), 0o600))
 	s, gone := a.sweeper(), false
 	s.Unreadable = func() { // the round calls it after it has looked at the devices
 		b.driver.list(mig("MIG-b", 1), whole)

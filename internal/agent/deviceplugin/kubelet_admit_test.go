@@ -14,6 +14,7 @@ import (
 	"github.com/tandem-gpu/tandem/internal/agent/cdi"
 	"github.com/tandem-gpu/tandem/internal/agent/fixture"
 	"github.com/tandem-gpu/tandem/pkg/api/v1alpha1"
+	"github.com/tandem-gpu/tandem/test/must"
 )
 
 // admit allocates for all containers of the pod in the kubelet's order: preferred slots where the plugin names free
@@ -53,9 +54,7 @@ func (k *kubelet) allocate(pod *v1.Pod, c v1.Container, reusable []string) []str
 				AvailableDeviceIDs: append(slices.Clone(free), ids...), MustIncludeDeviceIDs: ids, AllocationSize: int32(need),
 			}},
 		})
-		if err != nil {
-			k.t.Fatal(err)
-		}
+		must.OK(k.t, err)
 		for _, id := range append(slices.Clone(answer.ContainerResponses[0].DeviceIDs), free...) {
 			if len(ids) < need && slices.Contains(free, id) && !slices.Contains(ids, id) {
 				ids = append(ids, id)
@@ -76,13 +75,9 @@ func (k *kubelet) give(pod *v1.Pod, container string, ids []string) {
 	answer, err := k.client().Allocate(k.t.Context(), &pluginapi.AllocateRequest{
 		ContainerRequests: []*pluginapi.ContainerAllocateRequest{{DevicesIds: ids}},
 	})
-	if err != nil {
-		k.t.Fatal(err)
-	}
+	must.OK(k.t, err)
 	raw, err := proto.Marshal(answer.ContainerResponses[0])
-	if err != nil {
-		k.t.Fatal(err)
-	}
+	must.OK(k.t, err)
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.entries = slices.DeleteFunc(k.entries, func(e checkpoint.PodDevicesEntry) bool { return k.pods[e.PodUID] == nil })
@@ -95,12 +90,8 @@ func (k *kubelet) give(pod *v1.Pod, container string, ids []string) {
 
 func (k *kubelet) writeCheckpoint() {
 	blob, err := checkpoint.New(k.entries, map[string][]string{v1alpha1.ResourceVGPU: {}}).MarshalCheckpoint()
-	if err != nil {
-		k.t.Fatal(err)
-	}
-	if err := os.WriteFile(k.checkpointPath(), blob, 0o600); err != nil {
-		k.t.Fatal(err)
-	}
+	must.OK(k.t, err)
+	must.OK(k.t, os.WriteFile(k.checkpointPath(), blob, 0o600))
 }
 
 // free lists healthy slots that no pod of the node holds.
@@ -147,9 +138,7 @@ func (k *kubelet) cdiName(pod *v1.Pod, container string) string {
 		k.t.Fatalf("pod %s, container %s holds no slots", pod.Name, container)
 	}
 	var r pluginapi.ContainerAllocateResponse
-	if err := proto.Unmarshal(e.AllocResp, &r); err != nil {
-		k.t.Fatal(err)
-	}
+	must.OK(k.t, proto.Unmarshal(e.AllocResp, &r))
 	if len(r.CdiDevices) != 1 || len(r.Envs)+len(r.Mounts)+len(r.Devices)+len(r.Annotations) != 0 {
 		k.t.Fatalf("allocation %v, want one CDI name and nothing else", &r)
 	}

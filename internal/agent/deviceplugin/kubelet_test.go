@@ -25,6 +25,7 @@ import (
 	"github.com/tandem-gpu/tandem/internal/agent/fixture"
 	"github.com/tandem-gpu/tandem/pkg/api/v1alpha1"
 	fakepods "github.com/tandem-gpu/tandem/test/fakekubelet/podsapi"
+	"github.com/tandem-gpu/tandem/test/must"
 )
 
 // kubelet is a scripted kubelet: it speaks the real protocols over real sockets and keeps the real checkpoint format.
@@ -69,9 +70,7 @@ func (k *kubelet) checkpointPath() string {
 // start removes all sockets of the folder, as the kubelet does, and serves.
 func (k *kubelet) start() {
 	k.t.Helper()
-	if err := os.MkdirAll(k.pluginDir(), 0o750); err != nil {
-		k.t.Fatal(err)
-	}
+	must.OK(k.t, os.MkdirAll(k.pluginDir(), 0o750))
 	stale, _ := filepath.Glob(filepath.Join(k.pluginDir(), "*.sock"))
 	for _, path := range stale {
 		_ = os.Remove(path)
@@ -87,9 +86,7 @@ func (k *kubelet) serve(path string, register func(*grpc.Server)) {
 	k.t.Helper()
 	_ = os.Remove(path)
 	l, err := net.Listen("unix", path)
-	if err != nil {
-		k.t.Fatal(err)
-	}
+	must.OK(k.t, err)
 	s := grpc.NewServer()
 	register(s)
 	k.servers = append(k.servers, s)

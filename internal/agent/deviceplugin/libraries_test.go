@@ -11,6 +11,7 @@ import (
 	"github.com/tandem-gpu/tandem/internal/agent/cdi"
 	"github.com/tandem-gpu/tandem/internal/agent/config"
 	"github.com/tandem-gpu/tandem/internal/agent/fixture"
+	"github.com/tandem-gpu/tandem/test/must"
 )
 
 const libcuda = "/usr/lib64/libcuda.so.580.95.05" // the version that the bench's driver tells
@@ -26,20 +27,14 @@ func (b *bench) install() {
 // writeFile writes a program.
 func writeFile(t *testing.T, path, content string) {
 	t.Helper()
-	if err := os.MkdirAll(filepath.Dir(path), 0o750); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(path, []byte(content), 0o700); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, os.MkdirAll(filepath.Dir(path), 0o750))
+	must.OK(t, os.WriteFile(path, []byte(content), 0o700))
 }
 
 func newHost(t *testing.T, edits string) *bench {
 	b := newBench(t)
 	b.hostRoot = filepath.Join(b.dir, "host")
-	if err := os.Mkdir(b.hostRoot, 0o750); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, os.Mkdir(b.hostRoot, 0o750))
 	b.config.Driver = config.DriverConfig{Root: "/", Edits: edits}
 	return b
 }
@@ -50,13 +45,9 @@ func TestContainerGetsTheDriversLibraries(t *testing.T) {
 	b.run()
 	pod := fixture.Placed(t, "train", fixture.App(fixture.G1, 3))
 	b.kubelet.admit(pod)
-	if err := b.kubelet.begin(pod, "main"); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, b.kubelet.begin(pod, "main"))
 	got, err := b.spec(pod, "main")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	if len(got.Driver.Mounts) != 1 || got.Driver.Mounts[0].Host != libcuda || got.Driver.Mounts[0].Container != libcuda {
 		t.Errorf("mounts of the driver %+v, want %s as the host has it", got.Driver.Mounts, libcuda)
 	}
@@ -74,9 +65,7 @@ func TestContainerGetsTheDriversLibraries(t *testing.T) {
 	b.awaitMetric("tandem_agent_assignment_drift", "0")
 
 	// The next agent gives device files alone: what runs has not drifted.
-	if err := b.stop(); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, b.stop())
 	b.config.Driver.Edits = "devices"
 	b.run()
 	b.awaitMetric("tandem_agent_cdi_specs", "1")
@@ -95,18 +84,14 @@ func TestContainerGetsDeviceFilesWhereTheHostHasNoLibraries(t *testing.T) {
 			t.Fatalf("%s: %v", name, err)
 		}
 		got, err := b.spec(pod, "main")
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		if diff := cmp.Diff(cdi.Edits{}, got.Driver); diff != "" {
 			t.Errorf("%s: of the driver (-want +got):\n%s", name, diff)
 		}
 		if got.Edits.Env[0] != "NVIDIA_VISIBLE_DEVICES="+fixture.G1 {
 			t.Errorf("%s: %s: NVIDIA's runtime must know the devices to bring the libraries", name, got.Edits.Env[0])
 		}
-		if err := b.stop(); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, b.stop())
 	}
 }
 

@@ -18,6 +18,7 @@ import (
 	"github.com/tandem-gpu/tandem/internal/cluster/kube"
 	"github.com/tandem-gpu/tandem/pkg/api/v1alpha1"
 	"github.com/tandem-gpu/tandem/pkg/vgpu"
+	"github.com/tandem-gpu/tandem/test/must"
 )
 
 func TestContainerGetsItsShare(t *testing.T) {
@@ -28,13 +29,9 @@ func TestContainerGetsItsShare(t *testing.T) {
 	if _, err := b.spec(pod, "main"); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("spec before the start: %v, want none", err)
 	}
-	if err := b.kubelet.begin(pod, "main"); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, b.kubelet.begin(pod, "main"))
 	got, err := b.spec(pod, "main")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	dev := func(name string) cdi.DeviceNode {
 		return cdi.DeviceNode{Host: filepath.Join(b.dir, "dev", name), Container: "/dev/" + name}
 	}
@@ -67,9 +64,7 @@ func TestWholeDevicesAreUsedWithoutMPS(t *testing.T) {
 		t.Fatalf("a pod that needs no MPS must not wait for it: %v", err)
 	}
 	s, err := b.spec(pod, "main")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	if diff := cmp.Diff([]string{"NVIDIA_VISIBLE_DEVICES=" + fixture.G0 + "," + fixture.G1, "CUDA_VISIBLE_DEVICES=" + fixture.G0 + "," + fixture.G1}, s.Edits.Env); diff != "" {
 		t.Errorf("env (-want +got):\n%s", diff)
 	}
@@ -115,9 +110,7 @@ func TestSwappedSlotsDoNoHarm(t *testing.T) {
 	b.kubelet.give(one, "main", []string{allocation.SlotID(fixture.G1, 0), allocation.SlotID(fixture.G1, 1), allocation.SlotID(fixture.G1, 2)})
 	b.kubelet.give(two, "main", []string{allocation.SlotID(fixture.G0, 7), allocation.SlotID(fixture.G0, 8), allocation.SlotID(fixture.G0, 9)})
 	for _, pod := range []*v1.Pod{two, one} {
-		if err := b.kubelet.begin(pod, "main"); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, b.kubelet.begin(pod, "main"))
 	}
 	if got := b.visible(one, "main"); got != fixture.G0 {
 		t.Errorf("one sees %s, want %s", got, fixture.G0)
@@ -141,9 +134,7 @@ func TestPreferredSlotsAreThoseOfTheAssignedDevice(t *testing.T) {
 	for _, pod := range []*v1.Pod{early, late} {
 		b.kubelet.admit(pod)
 		a, err := kube.AssignmentOf(pod)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		for _, id := range idsOf(b.kubelet.entry(string(pod.UID), "main").DeviceIDs) {
 			if device, _, _ := allocation.ParseSlotID(id); device != string(a.Containers[0].Devices[0]) {
 				t.Errorf("pod %s was hinted to %s, assigned is %s", pod.Name, id, a.Containers[0].Devices[0])
@@ -232,9 +223,7 @@ func TestDevicesAreNeverOverfull(t *testing.T) {
 		b.kubelet.admit(pod)
 	}
 	for range 2 { // a container that starts again does not count twice
-		if err := b.kubelet.begin(first, "main"); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, b.kubelet.begin(first, "main"))
 	}
 	if err := b.kubelet.begin(second, "main"); err == nil || !strings.Contains(err.Error(), "does not fit") {
 		t.Errorf("the second pod: %v, want a refusal", err)
@@ -250,9 +239,7 @@ func TestAssignmentCannotChangeAfterTheStart(t *testing.T) {
 	b.run()
 	pod := fixture.Placed(t, "train", fixture.App(fixture.G0, 3))
 	b.kubelet.admit(pod)
-	if err := b.kubelet.begin(pod, "main"); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, b.kubelet.begin(pod, "main"))
 	b.kubelet.change(string(pod.UID), func(p *v1.Pod) { replace(p, fixture.G0, fixture.G1) })
 	if err := b.kubelet.begin(pod, "main"); err == nil || !strings.Contains(err.Error(), "changed") {
 		t.Errorf("restart after the change: %v, want a refusal", err)

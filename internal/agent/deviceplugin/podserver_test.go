@@ -18,6 +18,7 @@ import (
 
 	"github.com/tandem-gpu/tandem/internal/agent/fixture"
 	"github.com/tandem-gpu/tandem/pkg/api/v1alpha1"
+	"github.com/tandem-gpu/tandem/test/must"
 )
 
 // podsAtServer is an API server with the pods of a node, whose watch can lag behind.
@@ -141,9 +142,7 @@ func TestPodsFromTheAPIServer(t *testing.T) {
 	s.put(pod)
 	b.awaitKnown(a, "train")
 	b.kubelet.admit(pod)
-	if err := b.kubelet.begin(pod, "main"); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, b.kubelet.begin(pod, "main"))
 	if got := b.visible(pod, "main"); got != fixture.G1 {
 		t.Errorf("the container sees %q, want %q", got, fixture.G1)
 	}
@@ -171,9 +170,7 @@ func TestALaggingWatchMisleadsNobody(t *testing.T) {
 		pod := fixture.Placed(t, "train", fixture.App(fixture.G1, 3))
 		s.put(pod)
 		b.kubelet.admit(pod)
-		if err := b.kubelet.begin(pod, "main"); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, b.kubelet.begin(pod, "main"))
 		if got := b.visible(pod, "main"); got != fixture.G1 {
 			t.Errorf("the container sees %q, want %q", got, fixture.G1)
 		}
@@ -186,9 +183,7 @@ func TestALaggingWatchMisleadsNobody(t *testing.T) {
 		s.set(nil, true)
 		s.put(pod)
 		b.kubelet.admit(pod)
-		if err := b.kubelet.begin(pod, "main"); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, b.kubelet.begin(pod, "main"))
 	})
 	t.Run("a pod that was replaced by another of its name", func(t *testing.T) {
 		b, s := start(t)
@@ -216,17 +211,13 @@ func TestALaggingWatchMisleadsNobody(t *testing.T) {
 		a := b.run()
 		b.awaitKnown(a, "old")
 		b.kubelet.admit(old)
-		if err := b.kubelet.begin(old, "main"); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, b.kubelet.begin(old, "main"))
 		s.set(nil, true)
 		b.kubelet.remove(string(old.UID))
 		s.remove(old)
 		s.put(next)
 		b.kubelet.admit(next)
-		if err := b.kubelet.begin(next, "main"); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, b.kubelet.begin(next, "main"))
 		b.awaitKnown(a, "old")
 	})
 }
@@ -283,9 +274,7 @@ func TestContainersRestartWithoutTheAPIServer(t *testing.T) {
 	b.kubelet.give(old, "main", idsOf(b.kubelet.entry(string(pod.UID), "main").DeviceIDs))
 	s.set(errors.New("connection refused"), false)
 	for range 2 {
-		if err := b.kubelet.begin(pod, "main"); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, b.kubelet.begin(pod, "main"))
 	}
 	late := fixture.Placed(t, "late", fixture.App(fixture.G0, 3))
 	b.kubelet.admit(late)

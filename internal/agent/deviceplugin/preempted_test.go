@@ -12,6 +12,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 
 	"github.com/tandem-gpu/tandem/test/fakegpu"
+	"github.com/tandem-gpu/tandem/test/must"
 )
 
 // A pod that is preempted and does not heed SIGTERM works on while its grace lasts, loses its GPU work the margin before
@@ -39,9 +40,7 @@ func TestPreemptedPodEndsBeforeSIGKILL(t *testing.T) {
 	})
 	told := time.Now()
 	b.delete(victim.pod, grace)
-	if err := victim.program.Process.Signal(syscall.SIGTERM); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, victim.program.Process.Signal(syscall.SIGTERM))
 	kill := time.AfterFunc(grace*time.Second, func() { _ = victim.program.Process.Kill() }) // as the kubelet does
 	defer kill.Stop()
 	const terminated = 3 // the program's exit status
@@ -70,9 +69,7 @@ func TestPreemptedPodEndsBeforeSIGKILL(t *testing.T) {
 	b.awaitMetric(`tandem_agent_clients_ended_total{cause="termination"}`, "1")
 
 	// A kill that nobody foresees is a fault of all: what was seen above is no property of the stand-in.
-	if err := neighbour.program.Process.Kill(); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, neighbour.program.Process.Kill())
 	_ = neighbour.program.Wait() // it was killed
 	const broken = 4             // the program's exit status
 	if err := preemptor.program.Wait(); !errors.As(err, &exit) || exit.ExitCode() != broken {

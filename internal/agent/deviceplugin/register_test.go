@@ -14,19 +14,16 @@ import (
 	"k8s.io/klog/v2/ktesting"
 
 	"github.com/tandem-gpu/tandem/internal/agent/metrics"
+	"github.com/tandem-gpu/tandem/test/must"
 )
 
 // deadSocket leaves a socket that nobody listens on, as a killed kubelet does.
 func deadSocket(t *testing.T, path string) {
 	t.Helper()
 	l, err := net.ListenUnix("unix", &net.UnixAddr{Name: path, Net: "unix"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	l.SetUnlinkOnClose(false)
-	if err := l.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, l.Close())
 }
 
 // A killed kubelet leaves its socket. Every attempt to register opens a socket of the agent, which must not be taken
@@ -35,9 +32,7 @@ func TestAttemptsAtADeadKubeletKeepTheirDistance(t *testing.T) {
 	folder := t.TempDir()
 	deadSocket(t, filepath.Join(folder, kubeletSocket))
 	m, err := metrics.NewAgent(prometheus.NewRegistry())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	attempts := make(chan time.Time, 1000)
 	server := grpc.NewServer()
 	defer server.Stop()

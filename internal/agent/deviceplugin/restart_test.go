@@ -17,6 +17,7 @@ import (
 	"github.com/tandem-gpu/tandem/internal/agent/allocation"
 	"github.com/tandem-gpu/tandem/internal/agent/fixture"
 	"github.com/tandem-gpu/tandem/pkg/vgpu"
+	"github.com/tandem-gpu/tandem/test/must"
 )
 
 func TestAgentRegistersBeforeAnythingElseIsReady(t *testing.T) {
@@ -57,13 +58,9 @@ func TestKubeletRestart(t *testing.T) {
 	a := b.run()
 	pod := fixture.Placed(t, "train", fixture.App(fixture.G1, 3))
 	b.kubelet.admit(pod)
-	if err := b.kubelet.begin(pod, "main"); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, b.kubelet.begin(pod, "main"))
 	before, err := b.spec(pod, "main")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	for i := range 3 {
 		// The kubelet has the slots before the agent has its answer, which the agent must have before the kubelet stops.
 		b.awaitMetric("tandem_agent_registrations_total", strconv.Itoa(i+1))
@@ -96,9 +93,7 @@ func TestOwnSocketVanishes(t *testing.T) {
 	b := newBench(t)
 	b.run()
 	path := filepath.Join(b.kubelet.pluginDir(), b.kubelet.registrations[0])
-	if err := os.Remove(path); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, os.Remove(path))
 	fixture.Eventually(t, "socket", func() error { _, err := os.Stat(path); return err })
 	b.kubelet.admit(fixture.Placed(t, "train", fixture.App(fixture.G0, 1)))
 	if n := b.kubelet.registered(); n != 1 {
@@ -113,13 +108,9 @@ func TestAgentRestart(t *testing.T) {
 	late := fixture.Placed(t, "late", fixture.App(fixture.G0, 3))
 	b.kubelet.admit(pod)
 	b.kubelet.admit(late)
-	if err := b.kubelet.begin(pod, "main"); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, b.kubelet.begin(pod, "main"))
 	before, err := b.spec(pod, "main")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	if err := b.stop(); err != nil {
 		t.Fatalf("the agent ends with %v", err)
 	}
@@ -145,19 +136,13 @@ func TestSpecsAreRestored(t *testing.T) {
 	b.run()
 	pod := fixture.Placed(t, "train", fixture.App(fixture.G1, 3))
 	b.kubelet.admit(pod)
-	if err := b.kubelet.begin(pod, "main"); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, b.kubelet.begin(pod, "main"))
 	before, err := b.spec(pod, "main")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	b.kubelet.change(string(pod.UID), func(p *v1.Pod) {
 		p.Status.ContainerStatuses = []v1.ContainerStatus{{Name: "main", State: v1.ContainerState{Running: &v1.ContainerStateRunning{}}}}
 	})
-	if err := errors.Join(b.stop(), os.RemoveAll(b.cdiDir())); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, errors.Join(b.stop(), os.RemoveAll(b.cdiDir())))
 	b.run()
 	fixture.Eventually(t, "spec", func() error {
 		after, err := b.spec(pod, "main")
@@ -178,13 +163,9 @@ func TestOwnCheckpointCorrupt(t *testing.T) {
 			b.run()
 			first := fixture.Placed(t, "first", fixture.App(fixture.G0, 6))
 			b.kubelet.admit(first)
-			if err := b.kubelet.begin(first, "main"); err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, b.kubelet.begin(first, "main"))
 			path := filepath.Join(b.stateDir(), "checkpoint.json")
-			if err := errors.Join(b.stop(), os.WriteFile(path, []byte(content), 0o600)); err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, errors.Join(b.stop(), os.WriteFile(path, []byte(content), 0o600)))
 			b.run()
 			if aside, _ := filepath.Glob(path + ".corrupt-*"); len(aside) != 1 {
 				t.Errorf("moved aside: %v, want one file", aside)
@@ -206,13 +187,9 @@ func TestOwnCheckpointMovedAside(t *testing.T) {
 	b.run()
 	first := fixture.Placed(t, "first", fixture.App(fixture.G0, 6))
 	b.kubelet.admit(first)
-	if err := b.kubelet.begin(first, "main"); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, b.kubelet.begin(first, "main"))
 	path := filepath.Join(b.stateDir(), "checkpoint.json")
-	if err := errors.Join(b.stop(), os.Rename(path, path+".corrupt-20260101T000000")); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, errors.Join(b.stop(), os.Rename(path, path+".corrupt-20260101T000000")))
 	b.run()
 	b.awaitMetric(`tandem_agent_checkpoint_errors_total{owner="agent"}`, "1")
 	second := fixture.Placed(t, "second", fixture.App(fixture.G0, 5))
@@ -230,9 +207,7 @@ func TestKubeletCheckpointCorrupt(t *testing.T) {
 		fixture.Want{Name: "fetch", Kind: vgpu.Init, Devices: []string{fixture.G0}, Slots: 1},
 		fixture.Want{Name: "main", Kind: vgpu.App, Devices: []string{fixture.G1}, Slots: 3})
 	b.kubelet.admit(pod)
-	if err := os.WriteFile(b.kubelet.checkpointPath(), []byte(`{"Data":{},"Checksum":1}`), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, os.WriteFile(b.kubelet.checkpointPath(), []byte(`{"Data":{},"Checksum":1}`), 0o600))
 	if err := b.kubelet.begin(pod, "main"); err != nil {
 		t.Errorf("app container: %v", err)
 	} else if got := b.visible(pod, "main"); got != fixture.G1 {
@@ -261,9 +236,7 @@ func TestSecondAgentIsRefused(t *testing.T) {
 			t.Errorf("the second agent: %v, want a message that says %q", err, text)
 		}
 	}
-	if err := b.stop(); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, b.stop())
 	b.run() // the lock is free again
 }
 
@@ -274,9 +247,7 @@ func TestSpecsGoWithTheirPod(t *testing.T) {
 	keep, drop := fixture.Placed(t, "keep", fixture.App(fixture.G0, 3)), fixture.Placed(t, "drop", fixture.App(fixture.G1, 3))
 	for _, pod := range []*v1.Pod{keep, drop} {
 		b.kubelet.admit(pod)
-		if err := b.kubelet.begin(pod, "main"); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, b.kubelet.begin(pod, "main"))
 	}
 	gone := time.Now()
 	b.kubelet.remove(string(drop.UID))
@@ -300,9 +271,7 @@ func TestSpecsStayWhileTheKubeletIsAway(t *testing.T) {
 	a := b.run()
 	pod := fixture.Placed(t, "train", fixture.App(fixture.G0, 3))
 	b.kubelet.admit(pod)
-	if err := b.kubelet.begin(pod, "main"); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, b.kubelet.begin(pod, "main"))
 	b.kubelet.stop()
 	fixture.Eventually(t, "the end of the watch", func() error {
 		if _, _, err := a.podWatch.Snapshot(); err == nil {
@@ -327,17 +296,13 @@ func TestDriftIsSeen(t *testing.T) {
 	pods := []*v1.Pod{fixture.Placed(t, "one", fixture.App(fixture.G0, 3)), fixture.Placed(t, "two", fixture.App(fixture.G1, 3))}
 	for _, pod := range pods {
 		b.kubelet.admit(pod)
-		if err := b.kubelet.begin(pod, "main"); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, b.kubelet.begin(pod, "main"))
 	}
 	b.awaitMetric("tandem_agent_cdi_specs", "2")
 	b.awaitMetric("tandem_agent_assignment_drift", "0")
 	path := filepath.Join(b.cdiDir(), "tandem-gpu.io-vgpu_"+b.kubelet.cdiName(pods[0], "main")+".json")
 	sound, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	cases := map[string][2]string{
 		"another device":   {fixture.G0, fixture.G1},
 		"more memory":      {"=12288M", "=40960M"},
@@ -354,13 +319,9 @@ func TestDriftIsSeen(t *testing.T) {
 			if broken == string(sound) {
 				t.Fatalf("%s does not hold %s", sound, c[0])
 			}
-			if err := os.WriteFile(path, []byte(broken), 0o600); err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, os.WriteFile(path, []byte(broken), 0o600))
 			b.awaitMetric("tandem_agent_assignment_drift", "1")
-			if err := os.WriteFile(path, sound, 0o600); err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, os.WriteFile(path, sound, 0o600))
 			b.awaitMetric("tandem_agent_assignment_drift", "0")
 		})
 	}

@@ -12,6 +12,7 @@ import (
 	"github.com/tandem-gpu/tandem/internal/agent/allocation"
 	"github.com/tandem-gpu/tandem/internal/agent/fixture"
 	"github.com/tandem-gpu/tandem/internal/agent/inventory"
+	"github.com/tandem-gpu/tandem/test/must"
 )
 
 // A round in which nothing changed ends early; any of the things that it looks at makes it a full one again, and so does
@@ -21,9 +22,7 @@ func TestRoundsWithoutNewsEndEarly(t *testing.T) {
 	a := b.run()
 	pod := fixture.Placed(t, "train", fixture.App(fixture.G0, 3))
 	b.kubelet.admit(pod)
-	if err := b.kubelet.begin(pod, "main"); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, b.kubelet.begin(pod, "main"))
 	fixture.Eventually(t, "the pod", func() error {
 		if pods, _, err := a.podWatch.Snapshot(); err != nil || pods[pod.UID] == nil {
 			return errors.New("not known yet")
@@ -45,9 +44,7 @@ func TestRoundsWithoutNewsEndEarly(t *testing.T) {
 		t.Helper()
 		now = now.Add(time.Second)
 		full, err := s.Sweep(t.Context(), now)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		return full
 	}
 	if !full() {
@@ -62,18 +59,12 @@ func TestRoundsWithoutNewsEndEarly(t *testing.T) {
 	settled("at rest")
 	path := filepath.Join(b.cdiDir(), "tandem-gpu.io-vgpu_"+b.kubelet.cdiName(pod, "main")+".json")
 	sound, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Remove(path); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
+	must.OK(t, os.Remove(path))
 	if !full() {
 		t.Error("a spec that is gone is no news")
 	}
-	if err := os.WriteFile(path, sound, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, os.WriteFile(path, sound, 0o600))
 	if !full() {
 		t.Error("a spec that is there again is no news")
 	}
@@ -87,9 +78,7 @@ func TestRoundsWithoutNewsEndEarly(t *testing.T) {
 	})
 	settled("after the pod")
 	const unused = "feedfeedfeedfeed"
-	if err := a.binder.Records.Allocated(map[string][]string{unused: {allocation.SlotID(fixture.G1, 9)}}, time.Now().Add(24*time.Hour)); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, a.binder.Records.Allocated(map[string][]string{unused: {allocation.SlotID(fixture.G1, 9)}}, time.Now().Add(24*time.Hour)))
 	other := fixture.Placed(t, "other", fixture.App(fixture.G1, 3))
 	b.kubelet.give(other, "main", []string{allocation.SlotID(fixture.G1, 0), allocation.SlotID(fixture.G1, 1), allocation.SlotID(fixture.G1, 2)}) // writes the checkpoint
 	if !full() {
@@ -98,9 +87,7 @@ func TestRoundsWithoutNewsEndEarly(t *testing.T) {
 	if !full() {
 		t.Error("a name that waits to be forgotten is not looked at")
 	}
-	if err := a.binder.Records.Update(func(d *allocation.Data) { delete(d.Names, unused) }); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, a.binder.Records.Update(func(d *allocation.Data) { delete(d.Names, unused) }))
 	full()
 	settled("after the name")
 	b.driver.set(fixture.G1, &inventory.Sickness{Reason: "XID79", Message: "gone"})

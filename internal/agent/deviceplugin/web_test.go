@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/tandem-gpu/tandem/internal/agent/loop"
+	"github.com/tandem-gpu/tandem/test/must"
 )
 
 // pipes is a listener in memory, for a bubble of synctest.
@@ -113,9 +114,7 @@ func send(t *testing.T, c net.Conn, text string) {
 func answered(t *testing.T, c net.Conn) {
 	t.Helper()
 	response, err := http.ReadResponse(bufio.NewReader(c), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	defer response.Body.Close()
 	if _, err := io.Copy(io.Discard, response.Body); err != nil || response.StatusCode != http.StatusOK {
 		t.Fatalf("%s, %v", response.Status, err)
@@ -131,9 +130,7 @@ func TestHeldConnectionsGiveWay(t *testing.T) {
 	held := make([]net.Conn, webConnections+more)
 	for i := range held {
 		c, err := net.Dial("tcp", b.address)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		defer c.Close()
 		// An answer shows that the server has the connection; what follows it keeps the connection busy.
 		send(t, c, "GET /healthz HTTP/1.1\r\nHost: n1\r\n\r\n")
@@ -153,9 +150,7 @@ func TestHeldConnectionsGiveWay(t *testing.T) {
 		}
 	}
 	probe, err := http.Get("http://" + b.address + "/healthz")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	defer probe.Body.Close()
 	if probe.StatusCode != http.StatusOK {
 		t.Error(probe.Status)

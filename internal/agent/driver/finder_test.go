@@ -13,6 +13,7 @@ import (
 	specs "tags.cncf.io/container-device-interface/specs-go"
 
 	"github.com/tandem-gpu/tandem/internal/agent/cdi"
+	"github.com/tandem-gpu/tandem/test/must"
 )
 
 const version = "580.95.05"
@@ -25,9 +26,7 @@ func host(t *testing.T, files ...string) string {
 		name, target, isLink := strings.Cut(f, "->")
 		name, isProgram := strings.CutSuffix(name, "*")
 		path := filepath.Join(root, name)
-		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, os.MkdirAll(filepath.Dir(path), 0o755))
 		mode := os.FileMode(0o644)
 		if isProgram {
 			mode = 0o755
@@ -38,9 +37,7 @@ func host(t *testing.T, files ...string) string {
 		} else {
 			err = os.WriteFile(path, nil, mode)
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 	}
 	return root
 }
@@ -77,9 +74,7 @@ var wantPaths = []string{
 func TestLibrariesOfAPackagedDriver(t *testing.T) {
 	root := host(t, packages()...)
 	got, err := New(Options{HostRoot: root}).Edits(version)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	if diff := cmp.Diff(wantPaths, containerPaths(got.Mounts)); diff != "" {
 		t.Errorf("mounts: libraries of this version and nvidia-smi, nothing of MPS, sockets or firmware (-want +got):\n%s", diff)
 	}
@@ -134,9 +129,7 @@ func TestLibrariesOfADriverContainer(t *testing.T) {
 	seen := host(t, files...)
 	for _, at := range []string{root, "/var/run/nvidia/driver", root + "/"} {
 		got, err := New(Options{Root: at, HostRoot: seen}).Edits(version)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		if diff := cmp.Diff(wantPaths, containerPaths(got.Mounts)); diff != "" {
 			t.Errorf("root %s: in the container (-want +got):\n%s", at, diff)
 		}
@@ -190,9 +183,7 @@ func TestWhatIsMissingIsSaid(t *testing.T) {
 // A library that is a link to somewhere else would be mounted from a host path that means something else there.
 func TestALibraryOutsideOfTheHostIsRefused(t *testing.T) {
 	elsewhere := filepath.Join(t.TempDir(), "libnvidia-nvvm.so."+version)
-	if err := os.WriteFile(elsewhere, nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, os.WriteFile(elsewhere, nil, 0o600))
 	if edits, err := (Options{HostRoot: "/host"}).keep(&specs.ContainerEdits{Mounts: []*specs.Mount{{HostPath: elsewhere, ContainerPath: elsewhere}}}); err == nil {
 		t.Errorf("got %+v, want an error", edits)
 	}
@@ -204,22 +195,16 @@ func TestEditsAreFoundOnceAndAgainWhenTheDriverChanges(t *testing.T) {
 	find := func(version string) []string {
 		t.Helper()
 		e, err := f.Edits(version)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		return containerPaths(e.Mounts)
 	}
 	find(version)
 	added := filepath.Join(root, lib, "libnvidia-new.so."+version)
-	if err := os.WriteFile(added, nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, os.WriteFile(added, nil, 0o600))
 	if got := find(version); len(got) != len(wantPaths) {
 		t.Errorf("asked again: %v, want what was found first", got)
 	}
-	if err := os.Remove(filepath.Join(root, lib, "libnvidia-ml.so."+version)); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, os.Remove(filepath.Join(root, lib, "libnvidia-ml.so."+version)))
 	if got := find(version); !slices.Contains(got, lib+"libnvidia-new.so."+version) || slices.Contains(got, lib+"libnvidia-ml.so."+version) {
 		t.Errorf("after a file went: %v, want what is there now", got)
 	}
@@ -227,9 +212,7 @@ func TestEditsAreFoundOnceAndAgainWhenTheDriverChanges(t *testing.T) {
 		t.Errorf("another version: %v, want its libcuda and nvidia-smi", got)
 	}
 	for _, name := range []string{"libcuda.so.535.1.1", "libcuda.so." + version} {
-		if err := os.Remove(filepath.Join(root, lib, name)); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, os.Remove(filepath.Join(root, lib, name)))
 	}
 	if got, err := f.Edits("535.1.1"); err == nil {
 		t.Errorf("the driver has gone: %v, want an error", got)

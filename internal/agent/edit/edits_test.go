@@ -13,6 +13,7 @@ import (
 	"github.com/tandem-gpu/tandem/internal/agent/inventory"
 	"github.com/tandem-gpu/tandem/internal/agent/sharing"
 	"github.com/tandem-gpu/tandem/pkg/vgpu"
+	"github.com/tandem-gpu/tandem/test/must"
 )
 
 func TestEssenceOfAnEnvironment(t *testing.T) {
@@ -110,10 +111,6 @@ func TestOneWholeDeviceIsUsedWithoutMPS(t *testing.T) {
 // putFile writes a file and the folders above it.
 func putFile(t *testing.T, path, content string) {
 	t.Helper()
-	if err := os.MkdirAll(filepath.Dir(path), 0o750); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(path, []byte(content), 0o700); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, os.MkdirAll(filepath.Dir(path), 0o750))
+	must.OK(t, os.WriteFile(path, []byte(content), 0o700))
 }

@@ -14,6 +14,7 @@ import (
 	dto "github.com/prometheus/client_model/go"
 
 	tandem "github.com/tandem-gpu/tandem/internal/metrics"
+	"github.com/tandem-gpu/tandem/test/must"
 )
 
 // full returns a registry in which every metric has a series.
@@ -21,9 +22,7 @@ func full(t *testing.T) *prometheus.Registry {
 	t.Helper()
 	r := prometheus.NewPedanticRegistry()
 	a, err := NewAgent(r)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	a.SetDevices(3, 1)
 	a.SetSlots("GPU-a", 4, 6, 0)
 	a.PreStarted(time.Millisecond, "NoAssignment")
@@ -37,9 +36,7 @@ func full(t *testing.T) *prometheus.Registry {
 	a.Recycled("GPU-a", "MPSFault")
 	a.XID("GPU-a", "reset", 1)
 	a.Probed("GPU-a", time.Second, "well")
-	if err := RegisterUse(r, example); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, RegisterUse(r, example))
 	return r
 }
 
@@ -73,9 +70,7 @@ func example() Snapshot {
 func TestServedMetricsAreThoseOfTheTable(t *testing.T) {
 	r := full(t)
 	families, err := r.Gather()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	served := map[string]string{}
 	for _, f := range families {
 		served[f.GetName()] = strings.ToLower(f.GetType().String()) + " " + labelsOf(f.Metric[0]) + " " + f.GetHelp()
@@ -108,9 +103,7 @@ func labelsOf(m *dto.Metric) string {
 func TestSharesAndDevicesAreServedAsTheyAre(t *testing.T) {
 	now := example()
 	r := prometheus.NewPedanticRegistry()
-	if err := RegisterUse(r, func() Snapshot { return now }); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, RegisterUse(r, func() Snapshot { return now }))
 	const labels = `container="main",device="GPU-a",namespace="team",pod="train"`
 	want := `
 # HELP tandem_device_sick 1 while the device takes no work, with the reason of the GPUNode. Absent for a healthy device.
@@ -144,9 +137,7 @@ tandem_pod_slots{container="main",device="MIG-b",namespace="team",pod="untold"} 
 func TestHealthIsOneOfItsStates(t *testing.T) {
 	r := prometheus.NewPedanticRegistry()
 	a, err := NewAgent(r)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	a.SetHealth("GPU-a", "sick")
 	a.SetHealth("GPU-a", "recovering")
 	a.SetHealth("GPU-b", "healthy")
@@ -169,13 +160,9 @@ tandem_device_health{device="GPU-a",state="sick"} 0
 // The committed page has the agent's part as the tables are now. (make verify compares the scheduler's too.)
 func TestReferenceIsUpToDate(t *testing.T) {
 	page, err := os.ReadFile("../../../docs/reference/metrics.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	var b strings.Builder
-	if err := tandem.WriteReference(&b, Sections()); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, tandem.WriteReference(&b, Sections()))
 	tables, _, _ := strings.Cut(b.String(), "## Labels")
 	if !strings.HasPrefix(string(page), tables) {
 		t.Error("docs/reference/metrics.md differs from the tables: run make generate")

@@ -13,6 +13,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/tandem-gpu/tandem/test/fakegpu"
+	"github.com/tandem-gpu/tandem/test/must"
 )
 
 // client connects as a program of its own.
@@ -21,9 +22,7 @@ func (n *node) client(pid int) *fakegpu.Client {
 	ctx, cancel := context.WithTimeout(n.t.Context(), tooLong)
 	defer cancel()
 	c, err := fakegpu.Dial(ctx, n.control().pipe, fakegpu.ClientLoad{PID: pid, InFlight: true})
-	if err != nil {
-		n.t.Fatal(err)
-	}
+	must.OK(n.t, err)
 	n.t.Cleanup(c.Close)
 	return c
 }
@@ -31,9 +30,7 @@ func (n *node) client(pid int) *fakegpu.Client {
 func (n *node) look() Daemon {
 	n.t.Helper()
 	d, err := n.mps.Look(n.t.Context(), n.uuid)
-	if err != nil {
-		n.t.Fatal(err)
-	}
+	must.OK(n.t, err)
 	return d
 }
 
@@ -132,9 +129,7 @@ func TestFaultIsSeenAndItsClientsCanBeEnded(t *testing.T) {
 	n := newNode(t)
 	n.ensure()
 	culprit, neighbour := n.client(70), n.client(80)
-	if err := culprit.Fault(); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, culprit.Fault())
 	if err := ended(neighbour); !errors.Is(err, fakegpu.ErrFault) {
 		t.Errorf("neighbour: %v, want %v", err, fakegpu.ErrFault)
 	}
@@ -159,9 +154,7 @@ func TestRecycleCuresAFault(t *testing.T) {
 	n := newNode(t)
 	old := n.ensure()
 	culprit := n.client(70)
-	if err := culprit.Fault(); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, culprit.Fault())
 	if now := n.recycle(n.mps); now == old {
 		t.Error("the daemon was not replaced")
 	}
@@ -201,26 +194,18 @@ func TestProbeOfAServerThatStarts(t *testing.T) {
 func TestReadOnlyPipeDirectoryServesClients(t *testing.T) {
 	n := newNode(t)
 	n.ensure()
-	if err := syscall.Mkfifo(n.pipe("log"), 0o666); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, syscall.Mkfifo(n.pipe("log"), 0o666))
 	seen := filepath.Join(n.dir, "seen")
-	if err := os.Mkdir(seen, 0o755); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, os.Mkdir(seen, 0o755))
 	if err := syscall.Mount(n.control().pipe, seen, "", syscall.MS_BIND, ""); err != nil {
 		t.Skipf("this process may not mount: %v", err)
 	}
 	t.Cleanup(func() { _ = syscall.Unmount(seen, syscall.MNT_DETACH) })
-	if err := syscall.Mount("", seen, "", syscall.MS_BIND|syscall.MS_REMOUNT|syscall.MS_RDONLY, ""); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, syscall.Mount("", seen, "", syscall.MS_BIND|syscall.MS_REMOUNT|syscall.MS_RDONLY, ""))
 	ctx, cancel := context.WithTimeout(t.Context(), tooLong)
 	defer cancel()
 	c, err := fakegpu.Dial(ctx, seen, fakegpu.ClientLoad{PID: 70})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	defer c.Close()
 	pipe, err := os.OpenFile(filepath.Join(seen, "log"), os.O_RDWR, 0)
 	if err != nil {

@@ -16,6 +16,8 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/tandem-gpu/tandem/test/must"
 )
 
 // host starts this program as an MPS host in a process group of its own, as in a container of its own, and returns its
@@ -60,9 +62,7 @@ func TestHostStartsTheDaemonForTheAgent(t *testing.T) {
 		t.Error("Recycle did not replace the daemon")
 	}
 	// An agent without the host adopts the daemon all the same.
-	if err := syscall.Kill(host, syscall.SIGKILL); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, syscall.Kill(host, syscall.SIGKILL))
 	pid = n.pid()
 	if got := n.ensure(); got != pid {
 		t.Errorf("daemon %d, was %d: not adopted", got, pid)
@@ -79,9 +79,7 @@ func TestHostSaysWhyItCannot(t *testing.T) {
 	socket, _ := n.host()
 	n.mps = NewV2(Options{Dir: filepath.Join(n.dir, "mps"), Launcher: socket, Timeout: time.Minute})
 	script := "#!/bin/sh\n[ \"$1\" = -d ] || exit 1\necho out of order; exit 3\n"
-	if err := os.WriteFile(filepath.Join(n.dir, controlName), []byte(script), 0o755); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, os.WriteFile(filepath.Join(n.dir, controlName), []byte(script), 0o755))
 	if err := n.mps.Ensure(t.Context(), n.spec()); err == nil || !strings.Contains(err.Error(), "out of order") {
 		t.Errorf("Ensure: %v, want what the program said", err)
 	}
@@ -93,9 +91,7 @@ func TestHostEndsInOrder(t *testing.T) {
 	socket, host := n.host()
 	n.mps = NewV2(Options{Dir: filepath.Join(n.dir, "mps"), Launcher: socket, Timeout: time.Minute})
 	pid, server := n.ensure(), n.server()
-	if err := syscall.Kill(host, syscall.SIGTERM); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, syscall.Kill(host, syscall.SIGTERM))
 	eventually(t, "daemon and server have ended", func() bool { return !isMPS(pid) && !isMPS(server) })
 	if log := n.log(); strings.Count(log, "Cmd:"+quitCommand) != 1 {
 		t.Errorf("the daemon was not asked to quit:\n%s", log)
@@ -111,9 +107,7 @@ func TestHostLeavesOtherDaemonsAlone(t *testing.T) {
 	n := newNode(t)
 	pid := n.ensure()
 	_, host := n.host()
-	if err := syscall.Kill(host, syscall.SIGTERM); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, syscall.Kill(host, syscall.SIGTERM))
 	eventually(t, "the host has ended", func() bool { return !runs(host) })
 	if err := n.mps.Ready(t.Context(), n.uuid); err != nil || n.pid() != pid {
 		t.Errorf("Ready: %v, daemon %d, was %d", err, n.pid(), pid)
@@ -124,9 +118,7 @@ func TestHostLeavesOtherDaemonsAlone(t *testing.T) {
 func ask(t *testing.T, socket, request string) started {
 	t.Helper()
 	conn, err := net.Dial("unix", socket)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	defer conn.Close()
 	_ = conn.SetDeadline(time.Now().Add(tooLong))
 	if _, err := io.WriteString(conn, request); err != nil {
@@ -163,9 +155,7 @@ func TestHostRefusesEverythingElse(t *testing.T) {
 		}
 	}
 	entries, err := os.ReadDir(n.dir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	var names []string
 	for _, e := range entries {
 		names = append(names, e.Name())
@@ -192,12 +182,8 @@ func TestHostIsForItsOwnUserAlone(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("only root can be another user")
 	}
-	if err := os.Chmod(n.dir, 0o755); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Chmod(socket, 0o666); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, os.Chmod(n.dir, 0o755))
+	must.OK(t, os.Chmod(socket, 0o666))
 	if got := asAnother(t, func() string {
 		conn, err := net.Dial("unix", socket)
 		if err != nil {
@@ -237,9 +223,7 @@ func TestOneHostOnANode(t *testing.T) {
 		t.Errorf("a second host: %v", err)
 	}
 	// A host that was killed leaves its socket; the next one takes the place.
-	if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, syscall.Kill(pid, syscall.SIGKILL))
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
 	eventually(t, "the first host is gone", func() bool {
@@ -262,9 +246,7 @@ func TestOneHostOnANode(t *testing.T) {
 		t.Errorf("Run: %v", err)
 	}
 	// What is no socket is not removed.
-	if err := os.WriteFile(socket, nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, os.WriteFile(socket, nil, 0o600))
 	if err := h.Run(t.Context(), socket); err == nil {
 		t.Error("a file was replaced by a socket")
 	}

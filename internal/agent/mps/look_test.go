@@ -12,6 +12,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
+
+	"github.com/tandem-gpu/tandem/test/must"
 )
 
 func TestStateOfAServer(t *testing.T) {
@@ -100,15 +102,11 @@ func (n *node) program(cases string) (calls func() []string) {
 	n.t.Helper()
 	log := filepath.Join(n.dir, "asked")
 	script := "#!/bin/sh\nasked=\nwhile read -r line; do\nasked=\"$asked$line;\"\ncase $line in\n" + cases + "\nesac\ndone\necho \"$asked\" >> " + log + "\n"
-	if err := os.WriteFile(filepath.Join(n.dir, controlName), []byte(script), 0o755); err != nil {
-		n.t.Fatal(err)
-	}
+	must.OK(n.t, os.WriteFile(filepath.Join(n.dir, controlName), []byte(script), 0o755))
 	n.t.Setenv("PATH", n.dir+":"+os.Getenv("PATH"))
 	return func() []string {
 		raw, err := os.ReadFile(log)
-		if err != nil {
-			n.t.Fatal(err)
-		}
+		must.OK(n.t, err)
 		_ = os.Remove(log)
 		return strings.Split(strings.TrimSpace(string(raw)), "\n")
 	}
@@ -123,9 +121,7 @@ func TestLookRunsOnceWhereNothingChanged(t *testing.T) {
 		{"get_server_list;get_server_status 7;get_client_list 7;"},
 	} {
 		got, err := n.mps.Look(t.Context(), n.uuid)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		if diff := cmp.Diff(want, got); diff != "" {
 			t.Error(diff)
 		}
@@ -133,9 +129,7 @@ func TestLookRunsOnceWhereNothingChanged(t *testing.T) {
 			t.Errorf("look %d: %s", i, diff)
 		}
 	}
-	if err := n.mps.Ready(t.Context(), n.uuid); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, n.mps.Ready(t.Context(), n.uuid))
 	if got := calls(); len(got) != 1 {
 		t.Errorf("Ready asked %q, want one run", got)
 	}
@@ -151,9 +145,7 @@ func TestLookAtARealDaemon(t *testing.T) {
 		t.Helper()
 		for range 2 {
 			got, err := n.mps.Look(t.Context(), n.uuid)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, err)
 			if diff := cmp.Diff(Daemon{PID: pid, Servers: want}, got); diff != "" {
 				t.Error(diff)
 			}
@@ -239,9 +231,7 @@ terminate_client\ 7\ 71) try; exec sleep 600;; terminate_client*) try;;`,
 	}
 	chosen := t.TempDir() // has the program that runs that of the node
 	script := "#!/bin/sh\nexec \"${" + PipeVariable + "%/mps/*}/" + controlName + "\" \"$@\"\n"
-	if err := os.WriteFile(filepath.Join(chosen, controlName), []byte(script), 0o755); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, os.WriteFile(filepath.Join(chosen, controlName), []byte(script), 0o755))
 	t.Setenv("PATH", chosen+":"+os.Getenv("PATH"))
 	for i := range cases {
 		c := &cases[i]

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/tandem-gpu/tandem/test/fakegpu"
+	"github.com/tandem-gpu/tandem/test/must"
 )
 
 // ensureVariable makes this test program an agent that ensures one daemon, says so and waits to be killed.
@@ -102,18 +103,12 @@ func newNode(t *testing.T) *node {
 	t.Helper()
 	// Not t.TempDir: with the test's name in it, the path would be too long for a socket.
 	dir, err := os.MkdirTemp("", "mps")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	state, err := fakegpu.Node("n1", "A100", 1)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	n := &node{t: t, dir: dir, state: filepath.Join(dir, "state.json"), uuid: state.Devices[0].UUID}
 	n.mps = n.with(time.Minute)
-	if err := state.Write(n.state); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, state.Write(n.state))
 	t.Setenv(fakegpu.StateVariable, n.state)
 	t.Cleanup(func() {
 		if pid := n.pid(); pid > 0 && isMPS(pid) {
@@ -132,9 +127,7 @@ func (n *node) with(timeout time.Duration) *V2 {
 func (n *node) control() control {
 	n.t.Helper()
 	c, err := newControl(n.mps.options, n.uuid)
-	if err != nil {
-		n.t.Fatal(err)
-	}
+	must.OK(n.t, err)
 	return c
 }
 
@@ -149,9 +142,7 @@ func (n *node) pid() int {
 
 func (n *node) ensure() int {
 	n.t.Helper()
-	if err := n.mps.Ensure(n.t.Context(), DeviceSpec{UUID: n.uuid}); err != nil {
-		n.t.Fatal(err)
-	}
+	must.OK(n.t, n.mps.Ensure(n.t.Context(), DeviceSpec{UUID: n.uuid}))
 	pid := n.pid()
 	if pid == 0 || !isMPS(pid) {
 		n.t.Fatalf("no daemon after Ensure: PID %d", pid)
@@ -162,24 +153,18 @@ func (n *node) ensure() int {
 func (n *node) say(command string) string {
 	n.t.Helper()
 	out, err := n.control().run(n.t.Context(), command)
-	if err != nil {
-		n.t.Fatal(err)
-	}
+	must.OK(n.t, err)
 	return out
 }
 
 func (n *node) order(change func(*fakegpu.MPS)) {
 	n.t.Helper()
-	if err := fakegpu.Update(n.state, func(s *fakegpu.State) { change(&s.Devices[0].MPS) }); err != nil {
-		n.t.Fatal(err)
-	}
+	must.OK(n.t, fakegpu.Update(n.state, func(s *fakegpu.State) { change(&s.Devices[0].MPS) }))
 }
 
 func (n *node) kill(pid int) {
 	n.t.Helper()
-	if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
-		n.t.Fatal(err)
-	}
+	must.OK(n.t, syscall.Kill(pid, syscall.SIGKILL))
 	eventually(n.t, "the killed process is gone", func() bool { return !isMPS(pid) })
 }
 
@@ -209,9 +194,7 @@ func (n *node) selfCommand(variable string) *exec.Cmd {
 func (n *node) self(variable string) *exec.Cmd {
 	n.t.Helper()
 	cmd := n.selfCommand(variable)
-	if err := cmd.Start(); err != nil {
-		n.t.Fatal(err)
-	}
+	must.OK(n.t, cmd.Start())
 	return cmd
 }
 
@@ -220,12 +203,8 @@ func (n *node) agent() *exec.Cmd {
 	n.t.Helper()
 	cmd := n.selfCommand(ensureVariable + "=" + filepath.Join(n.dir, "mps") + "," + n.uuid)
 	out, err := cmd.StdoutPipe()
-	if err != nil {
-		n.t.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		n.t.Fatal(err)
-	}
+	must.OK(n.t, err)
+	must.OK(n.t, cmd.Start())
 	said := make([]byte, 512)
 	count, err := out.Read(said)
 	if err != nil || strings.TrimSpace(string(said[:count])) != "ready" {

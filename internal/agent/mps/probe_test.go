@@ -10,6 +10,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/tandem-gpu/tandem/test/must"
 )
 
 // withCanary is an agent on the node whose canary is a shell script.
@@ -123,13 +125,9 @@ func (n *node) free(m *V2) bool {
 func (n *node) canary() int {
 	n.t.Helper()
 	raw, err := os.ReadFile(filepath.Join(n.dir, "canary"))
-	if err != nil {
-		n.t.Fatal(err)
-	}
+	must.OK(n.t, err)
 	pid, err := strconv.Atoi(strings.TrimSpace(string(raw)))
-	if err != nil {
-		n.t.Fatal(err)
-	}
+	must.OK(n.t, err)
 	return pid
 }
 
@@ -189,9 +187,7 @@ func TestProbeOfAServerForOneOtherUser(t *testing.T) {
 	cmd := n.selfCommand("")
 	cmd.Path, cmd.Args = "/bin/sleep", []string{"sleep", "600"}
 	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 65534, Gid: 65534}}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, cmd.Start())
 	t.Cleanup(func() { _ = cmd.Process.Kill(); _ = cmd.Wait() })
 	n.program(`get_server_list) echo ` + strconv.Itoa(cmd.Process.Pid) + `;; get_server_status*) echo ACTIVE;;`)
 	err := n.withCanary("echo well", time.Minute).Probe(t.Context(), n.spec())
@@ -243,12 +239,8 @@ func TestCanaryHasTheEnvironmentOfAClient(t *testing.T) {
 func TestVerdictsAreReadAsWritten(t *testing.T) {
 	for _, v := range []Verdict{VerdictWell, VerdictFull, VerdictNoCUDA, VerdictNotReady, VerdictFault, VerdictFailed} {
 		var said transcript
-		if err := Connected(&said); err != nil {
-			t.Fatal(err)
-		}
-		if err := Tell(&said, v, "two\nlines  of\treason"); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, Connected(&said))
+		must.OK(t, Tell(&said, v, "two\nlines  of\treason"))
 		if connected, got, why := parseVerdict(said.String()); !connected || got != v || why != "two lines of reason" {
 			t.Errorf("%s was read as %t %s %q", v, connected, got, why)
 		}

@@ -17,6 +17,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/tandem-gpu/tandem/test/fakegpu"
+	"github.com/tandem-gpu/tandem/test/must"
 )
 
 func (n *node) spec() DeviceSpec { return DeviceSpec{UUID: n.uuid} }
@@ -24,9 +25,7 @@ func (n *node) spec() DeviceSpec { return DeviceSpec{UUID: n.uuid} }
 // recycle returns the PID of the daemon that it left.
 func (n *node) recycle(m *V2) int {
 	n.t.Helper()
-	if err := m.Recycle(n.t.Context(), n.spec()); err != nil {
-		n.t.Fatal(err)
-	}
+	must.OK(n.t, m.Recycle(n.t.Context(), n.spec()))
 	pid := n.pid()
 	if !isMPS(pid) {
 		n.t.Fatalf("no daemon after Recycle: PID %d", pid)
@@ -37,9 +36,7 @@ func (n *node) recycle(m *V2) int {
 func (n *node) server() int {
 	n.t.Helper()
 	pid, err := strconv.Atoi(startServer(n))
-	if err != nil {
-		n.t.Fatal(err)
-	}
+	must.OK(n.t, err)
 	return pid
 }
 
@@ -47,9 +44,7 @@ func TestRecycleReplacesDaemonAndServersInOrder(t *testing.T) {
 	n := newNode(t)
 	old, server := n.ensure(), n.server()
 	spec := DeviceSpec{UUID: n.uuid, Percent: 40}
-	if err := n.mps.Recycle(t.Context(), spec); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, n.mps.Recycle(t.Context(), spec))
 	if n.pid() == old || isMPS(old) || isMPS(server) {
 		t.Errorf("daemon %d (now %d) or server %d was not replaced", old, n.pid(), server)
 	}
@@ -75,17 +70,13 @@ func TestRecycleKillsADaemonThatHangs(t *testing.T) {
 		t.Errorf("daemon %d or server %d outlived Recycle", old, server)
 	}
 	n.order(func(m *fakegpu.MPS) { m.Hang = false })
-	if err := n.mps.Ensure(t.Context(), n.spec()); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, n.mps.Ensure(t.Context(), n.spec()))
 }
 
 // stop makes a process hang as a program in a driver call does: it is there and does nothing.
 func (n *node) stop(pid int) {
 	n.t.Helper()
-	if err := syscall.Kill(pid, syscall.SIGSTOP); err != nil {
-		n.t.Fatal(err)
-	}
+	must.OK(n.t, syscall.Kill(pid, syscall.SIGSTOP))
 	n.t.Cleanup(func() { _ = syscall.Kill(pid, syscall.SIGKILL) })
 }
 
@@ -119,9 +110,7 @@ func TestRecycleFindsADaemonWithoutARecord(t *testing.T) {
 	n := newNode(t)
 	old := n.ensure()
 	n.stop(old)
-	if err := os.Truncate(n.pipe(pidName), 0); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, os.Truncate(n.pipe(pidName), 0))
 	if now := n.recycle(n.with(20 * time.Second)); now == old || isMPS(old) {
 		t.Errorf("daemon %d was not replaced: now %d", old, now)
 	}
@@ -136,9 +125,7 @@ func (n *node) impostor(name, pipe string, args ...string) int {
 func (n *node) impostorWith(hang, name, pipe string, args ...string) int {
 	n.t.Helper()
 	self, err := os.Executable()
-	if err != nil {
-		n.t.Fatal(err)
-	}
+	must.OK(n.t, err)
 	path := filepath.Join(n.dir, controlName)
 	if err := os.Symlink(self, path); err != nil && !errors.Is(err, os.ErrExist) {
 		n.t.Fatal(err)
@@ -149,9 +136,7 @@ func (n *node) impostorWith(hang, name, pipe string, args ...string) int {
 	if pipe != "" {
 		cmd.Env = append(cmd.Env, PipeVariable+"="+filepath.Clean(pipe))
 	}
-	if err := cmd.Start(); err != nil {
-		n.t.Fatal(err)
-	}
+	must.OK(n.t, cmd.Start())
 	n.t.Cleanup(func() { _ = cmd.Process.Kill(); _ = cmd.Wait() })
 	eventually(n.t, "the impostor has its name", func() bool {
 		p, ok := findProcess(cmd.Process.Pid)
@@ -241,9 +226,7 @@ func TestKillSparesTheNextProcessWithThePID(t *testing.T) {
 // A server whose environment says nothing, or may not be read, is known by its parent.
 func TestRecycleKillsTheChildrenOfTheDaemon(t *testing.T) {
 	n := newNode(t)
-	if err := os.MkdirAll(n.pipe(""), 0o755); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, os.MkdirAll(n.pipe(""), 0o755))
 	daemon := n.impostorWith(filepath.Join(n.dir, controlName), controlName, n.pipe(""), "-d")
 	server := 0
 	eventually(t, "the daemon has a server", func() bool {
@@ -266,9 +249,7 @@ func TestRecycleLeavesTheProcessThatInheritedThePID(t *testing.T) {
 	n := newNode(t)
 	n.kill(n.ensure())
 	stranger := n.impostor(controlName, "/elsewhere", "-d")
-	if err := os.WriteFile(n.pipe(pidName), fmt.Append(nil, stranger), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, os.WriteFile(n.pipe(pidName), fmt.Append(nil, stranger), 0o644))
 	err := n.mps.Recycle(t.Context(), n.spec())
 	if err == nil || !strings.Contains(err.Error(), "end it by hand") || !strings.Contains(err.Error(), strconv.Itoa(stranger)) {
 		t.Errorf("Recycle: %v, want an error that names process %d", err, stranger)
@@ -277,9 +258,7 @@ func TestRecycleLeavesTheProcessThatInheritedThePID(t *testing.T) {
 		t.Error("the stranger was killed")
 	}
 	// By another program it is nothing of note.
-	if err := os.WriteFile(n.pipe(pidName), fmt.Append(nil, os.Getpid()), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, os.WriteFile(n.pipe(pidName), fmt.Append(nil, os.Getpid()), 0o644))
 	n.recycle(n.mps)
 }
 
@@ -288,13 +267,9 @@ func TestRecycleLeavesTheDaemonOfAnotherDevice(t *testing.T) {
 	other := n.control()
 	other.uuid = "GPU-of-somebody-else"
 	unlock, err := other.exclude(t.Context()) // makes the directories
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	unlock()
-	if err := other.start(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, other.start(t.Context()))
 	pid := n.pid()
 	if err := n.mps.Recycle(t.Context(), n.spec()); err == nil || !strings.Contains(err.Error(), other.uuid) {
 		t.Errorf("Recycle: %v, want an error that names %s", err, other.uuid)
@@ -309,9 +284,7 @@ func TestTwoRecyclesAtOnceMakeOneDaemon(t *testing.T) {
 	old, server := n.ensure(), n.server()
 	n.order(func(m *fakegpu.MPS) { m.LingerMillis = 300 })
 	unlock, err := n.control().exclude(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	var wg sync.WaitGroup
 	for range 4 {
 		wg.Go(func() {

@@ -7,6 +7,8 @@ import (
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/tandem-gpu/tandem/test/must"
 )
 
 // tmpfs mounts shared memory of a size, where this user may.
@@ -17,9 +19,7 @@ func tmpfs(t *testing.T, size string) string {
 	if errors.Is(err, unix.EPERM) {
 		t.Skip("mounting a tmpfs needs root with CAP_SYS_ADMIN, which this user is not")
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	t.Cleanup(func() { _ = unix.Unmount(dir, unix.MNT_DETACH) })
 	return dir
 }
@@ -32,9 +32,7 @@ func fill(t *testing.T, path string, bytes int) error {
 // Tenants together can fill what the tmpfs has, and nothing of the host.
 func TestSharedMemoryHasASize(t *testing.T) {
 	dir := tmpfs(t, "16Mi")
-	if err := fill(t, filepath.Join(dir, "a"), 10<<20); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, fill(t, filepath.Join(dir, "a"), 10<<20))
 	if err := fill(t, filepath.Join(dir, "b"), 10<<20); !errors.Is(err, unix.ENOSPC) {
 		t.Errorf("20 MiB in 16 MiB: %v, want that no space is left", err)
 	}
@@ -50,12 +48,8 @@ func TestSharedMemoryHasASize(t *testing.T) {
 // A pod that is replaced mounts again: the files stay, and the size is the new one where what is in use allows it.
 func TestSharedMemoryIsMountedOnce(t *testing.T) {
 	dir := tmpfs(t, "16Mi")
-	if err := fill(t, filepath.Join(dir, "a"), 10<<20); err != nil {
-		t.Fatal(err)
-	}
-	if err := MountSharedMemory(dir, "32Mi"); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, fill(t, filepath.Join(dir, "a"), 10<<20))
+	must.OK(t, MountSharedMemory(dir, "32Mi"))
 	if err := fill(t, filepath.Join(dir, "b"), 20<<20); err != nil {
 		t.Error(err)
 	}
@@ -65,15 +59,11 @@ func TestSharedMemoryIsMountedOnce(t *testing.T) {
 	if _, err := os.Stat(filepath.Join(dir, "a")); err != nil {
 		t.Error(err)
 	}
-	if err := unix.Unmount(dir, 0); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, unix.Unmount(dir, 0))
 	if source, err := mountedAt(dir); source != "" || err != nil {
 		t.Errorf("a second mount lay below the first: %q, %v", source, err)
 	}
-	if err := unix.Mount("other", dir, "tmpfs", 0, "size=1m"); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, unix.Mount("other", dir, "tmpfs", 0, "size=1m"))
 	if err := MountSharedMemory(dir, "16Mi"); err == nil {
 		t.Error("a mount of somebody else was covered")
 	}

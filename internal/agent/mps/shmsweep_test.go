@@ -14,6 +14,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"golang.org/x/sys/unix"
+
+	"github.com/tandem-gpu/tandem/test/must"
 )
 
 // names returns what is left.
@@ -26,9 +28,7 @@ func names(t *testing.T, dir string) []string {
 		}
 		return err
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	slices.Sort(left)
 	return left
 }
@@ -38,24 +38,14 @@ func TestSweepOfSharedMemory(t *testing.T) {
 	dir, outside := tmpfs(t, "16Mi"), t.TempDir()
 	at := func(name string) string { return filepath.Join(dir, name) }
 	for _, name := range []string{"left", "open-to-read", "open-to-write", "mapped", "d/left", "d/e/left", "f/open"} {
-		if err := os.MkdirAll(filepath.Dir(at(name)), 0o755); err != nil {
-			t.Fatal(err)
-		}
-		if err := fill(t, at(name), 8192); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, os.MkdirAll(filepath.Dir(at(name)), 0o755))
+		must.OK(t, fill(t, at(name), 8192))
 	}
-	if err := fill(t, filepath.Join(outside, "host"), 1); err != nil {
-		t.Fatal(err)
-	}
-	if err := errors.Join(os.Symlink(outside, at("away")), os.Symlink(filepath.Join(outside, "host"), at("link"))); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, fill(t, filepath.Join(outside, "host"), 1))
+	must.OK(t, errors.Join(os.Symlink(outside, at("away")), os.Symlink(filepath.Join(outside, "host"), at("link"))))
 	hold := func(name string, flag int) *os.File {
 		file, err := os.OpenFile(at(name), flag, 0)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		t.Cleanup(func() { _ = file.Close() })
 		return file
 	}
@@ -64,9 +54,7 @@ func TestSweepOfSharedMemory(t *testing.T) {
 	hold("f/open", os.O_RDONLY)
 	file := hold("mapped", os.O_RDWR)
 	memory, err := syscall.Mmap(int(file.Fd()), 0, 4096, syscall.PROT_READ, syscall.MAP_SHARED)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	defer func() { _ = syscall.Munmap(memory) }()
 	_ = file.Close()
 
@@ -95,12 +83,8 @@ func TestSweepOfSharedMemory(t *testing.T) {
 func TestSweepOfOthersFiles(t *testing.T) {
 	dir := tmpfs(t, "16Mi")
 	sub := filepath.Join(dir, "fifo")
-	if err := unix.Mkfifo(sub, 0o600); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Chown(sub, 1000, 1000); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, unix.Mkfifo(sub, 0o600))
+	must.OK(t, os.Chown(sub, 1000, 1000))
 	later := time.Now().Add(time.Minute)
 	if swept, err := SweepSharedMemory(t.Context(), dir, later, false); err != nil || swept != (Swept{UnjudgedFiles: 1}) {
 		t.Errorf("swept %+v, %v, want one that is not judged", swept, err)
@@ -115,9 +99,7 @@ func chain(t *testing.T, dir string, depth int) {
 	t.Helper()
 	fd, err := unix.Open(dir, unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 	for range depth {
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		above := fd
 		err = unix.Mkdirat(above, "d", 0o755)
 		if err == nil {
@@ -125,19 +107,13 @@ func chain(t *testing.T, dir string, depth int) {
 		}
 		_ = unix.Close(above)
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	file, err := unix.Openat(fd, "left", unix.O_CREAT|unix.O_WRONLY|unix.O_CLOEXEC, 0o600)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	if _, err := unix.Write(file, []byte("x")); err != nil {
 		t.Fatal(err)
 	}
-	if err := errors.Join(unix.Close(file), unix.Close(fd)); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, errors.Join(unix.Close(file), unix.Close(fd)))
 }
 
 // A tenant cannot hold the sweep up with deep folders. One that went down by paths would take many minutes here, since the
@@ -174,9 +150,7 @@ func TestSweepOfFoldersThatMove(t *testing.T) {
 	for depth := range heldFolders + 9 {
 		err = errors.Join(err, os.Mkdir(filepath.Join(at(depth), beside), 0o755))
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	s := sweepOf(MaxSweptEntries, func(_ int, name string) {
 		if name == "left" {
 			if err := os.Rename(at(heldFolders+8), filepath.Join(dir, "moved")); err != nil {
@@ -205,9 +179,7 @@ func TestSweepOfFoldersThatMove(t *testing.T) {
 func TestSweepOfMoreThanItsBound(t *testing.T) {
 	dir := tmpfs(t, "16Mi")
 	for i := range 7 {
-		if err := fill(t, filepath.Join(dir, fmt.Sprint(i)), 1); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, fill(t, filepath.Join(dir, fmt.Sprint(i)), 1))
 	}
 	for _, want := range []Swept{{Files: 3, Cut: true}, {Files: 3, Cut: true}, {Files: 1}, {}} {
 		s := sweepOf(3, func(int, string) {})
@@ -223,9 +195,7 @@ func TestSweepThatIsCancelled(t *testing.T) {
 	dir := tmpfs(t, "16Mi")
 	for _, name := range []string{"a", "b"} {
 		chain(t, dir, 2)
-		if err := os.Rename(filepath.Join(dir, "d"), filepath.Join(dir, name)); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, os.Rename(filepath.Join(dir, "d"), filepath.Join(dir, name)))
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
@@ -238,9 +208,7 @@ func TestSweepThatIsCancelled(t *testing.T) {
 // Whoever opens a file after the look whether somebody has it open, and before its name is gone, waits or is refused.
 func TestSweepHoldsTheLeaseWhileItRemoves(t *testing.T) {
 	dir := tmpfs(t, "16Mi")
-	if err := fill(t, filepath.Join(dir, "left"), 1); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, fill(t, filepath.Join(dir, "left"), 1))
 	var opened []error
 	s := sweepOf(MaxSweptEntries, func(dir int, name string) {
 		fd, err := unix.Openat(dir, name, unix.O_RDONLY|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)

@@ -9,15 +9,15 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+
+	"github.com/tandem-gpu/tandem/test/must"
 )
 
 func TestKilledDaemonIsStartedAgain(t *testing.T) {
 	n := newNode(t)
 	pid := n.ensure()
 	keep := n.pipe("keep.txt")
-	if err := os.WriteFile(keep, []byte("not ours"), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, os.WriteFile(keep, []byte("not ours"), 0o644))
 	n.kill(pid)
 	// A daemon that is killed leaves its socket and its PID file.
 	for _, name := range []string{"control", "nvidia-cuda-mps-control.pid"} {
@@ -40,9 +40,7 @@ func TestCleanRefusesWhileSomethingLives(t *testing.T) {
 	t.Run("daemon", func(t *testing.T) {
 		n := newNode(t)
 		pid := n.ensure()
-		if err := os.Remove(n.pipe("control")); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, os.Remove(n.pipe("control")))
 		if err := n.mps.Ensure(t.Context(), DeviceSpec{UUID: n.uuid}); !errors.Is(err, ErrNoAnswer) {
 			t.Errorf("Ensure: %v, want %v", err, ErrNoAnswer)
 		}
@@ -64,25 +62,17 @@ func TestCleanRefusesWhileSomethingLives(t *testing.T) {
 
 func listen(t *testing.T, path string) {
 	t.Helper()
-	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, os.MkdirAll(filepath.Dir(path), 0o755))
 	l, err := net.Listen("unix", path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	t.Cleanup(func() { _ = l.Close() })
 }
 
 func TestRecordedPIDOfAnotherProgramIsDead(t *testing.T) {
 	n := newNode(t)
-	if err := os.MkdirAll(n.pipe(""), 0o755); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, os.MkdirAll(n.pipe(""), 0o755))
 	// The number was used again, by this test.
-	if err := os.WriteFile(n.pipe("nvidia-cuda-mps-control.pid"), []byte(strconv.Itoa(os.Getpid())), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, os.WriteFile(n.pipe("nvidia-cuda-mps-control.pid"), []byte(strconv.Itoa(os.Getpid())), 0o644))
 	n.ensure()
 }
 
@@ -91,13 +81,9 @@ func TestDaemonOfAnotherDeviceIsNotAdopted(t *testing.T) {
 	other := n.control()
 	other.uuid = "GPU-of-somebody-else"
 	for _, dir := range []string{other.pipe, other.log} {
-		if err := os.MkdirAll(dir, 0o755); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, os.MkdirAll(dir, 0o755))
 	}
-	if err := other.start(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, other.start(t.Context()))
 	err := n.mps.Ensure(t.Context(), DeviceSpec{UUID: n.uuid})
 	if err == nil || !strings.Contains(err.Error(), other.uuid) {
 		t.Errorf("Ensure: %v, want an error that names %s", err, other.uuid)
@@ -121,12 +107,8 @@ func TestStalePipeDirectory(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			n := newNode(t)
-			if err := os.MkdirAll(n.pipe(""), 0o755); err != nil {
-				t.Fatal(err)
-			}
-			if err := test.make(n); err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, os.MkdirAll(n.pipe(""), 0o755))
+			must.OK(t, test.make(n))
 			for what, call := range map[string]error{"Ensure": n.mps.Ensure(t.Context(), n.spec()), "Recycle": n.mps.Recycle(t.Context(), n.spec())} {
 				if test.says == "" && call != nil || test.says != "" && (call == nil || !strings.Contains(call.Error(), test.says)) {
 					t.Errorf("%s: %v, want %q", what, call, test.says)
@@ -139,9 +121,7 @@ func TestStalePipeDirectory(t *testing.T) {
 // On a full disk no daemon starts, and the error says why. When there is room again all is well.
 func TestFullDisk(t *testing.T) {
 	n := newNode(t)
-	if err := os.MkdirAll(filepath.Join(n.dir, "mps"), 0o755); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, os.MkdirAll(filepath.Join(n.dir, "mps"), 0o755))
 	if err := syscall.Mount("none", filepath.Join(n.dir, "mps"), "tmpfs", 0, "size=64k"); err != nil {
 		t.Skipf("this process may not mount a small disk: %v", err)
 	}
@@ -158,8 +138,6 @@ func TestFullDisk(t *testing.T) {
 			t.Errorf("%s: %v, want the reason", what, err)
 		}
 	}
-	if err := os.Remove(filler); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, os.Remove(filler))
 	n.recycle(n.mps)
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/tandem-gpu/tandem/test/fakegpu"
+	"github.com/tandem-gpu/tandem/test/must"
 )
 
 func TestEnsureStartsADaemonInItsOwnSession(t *testing.T) {
@@ -23,17 +24,13 @@ func TestEnsureStartsADaemonInItsOwnSession(t *testing.T) {
 		t.Fatalf("Ready before Ensure: %v, want %v", err, ErrNotRunning)
 	}
 	pid := n.ensure()
-	if err := n.mps.Ready(t.Context(), n.uuid); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, n.mps.Ready(t.Context(), n.uuid))
 	session, _, errno := syscall.RawSyscall(syscall.SYS_GETSID, uintptr(pid), 0, 0)
 	if own, _, _ := syscall.RawSyscall(syscall.SYS_GETSID, 0, 0, 0); errno != 0 || session == own {
 		t.Errorf("the daemon is in session %d, the agent too (%d), errno %d", session, own, errno)
 	}
 	environ, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/environ")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	if want := "\x00CUDA_VISIBLE_DEVICES=" + n.uuid + "\x00"; !strings.Contains("\x00"+string(environ), want) {
 		t.Errorf("daemon's environment lacks %q", want)
 	}
@@ -45,15 +42,11 @@ func TestMultiUserIsAnOptionOfTheDaemon(t *testing.T) {
 		n.mps = NewV2(Options{Dir: filepath.Join(n.dir, "mps"), MultiUser: multi, Timeout: time.Minute})
 		pid := n.ensure()
 		cmdline, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/cmdline")
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		if got := strings.Contains(string(cmdline), "\x00-multiuser-server\x00"); got != multi {
 			t.Errorf("MultiUser %t starts %q", multi, cmdline)
 		}
-		if err := n.mps.Stop(t.Context(), n.uuid); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, n.mps.Stop(t.Context(), n.uuid))
 	}
 }
 
@@ -61,18 +54,14 @@ func TestMultiUserIsAnOptionOfTheDaemon(t *testing.T) {
 func TestStartGivesTheDaemonASession(t *testing.T) {
 	n := newNode(t)
 	script := "#!/bin/sh\n[ \"$1\" = -d ] || exit 1\ncut -d' ' -f6 /proc/$$/stat > \"$CUDA_MPS_PIPE_DIRECTORY/session\"\necho out of order; exit 3\n"
-	if err := os.WriteFile(filepath.Join(n.dir, "nvidia-cuda-mps-control"), []byte(script), 0o755); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, os.WriteFile(filepath.Join(n.dir, "nvidia-cuda-mps-control"), []byte(script), 0o755))
 	t.Setenv("PATH", n.dir+":"+os.Getenv("PATH"))
 	if err := n.mps.Ensure(t.Context(), DeviceSpec{UUID: n.uuid}); err == nil || !strings.Contains(err.Error(), "out of order") {
 		t.Errorf("Ensure: %v, want what the program said", err)
 	}
 	own, _, _ := syscall.RawSyscall(syscall.SYS_GETSID, 0, 0, 0)
 	raw, err := os.ReadFile(n.pipe("session"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	if session, err := strconv.Atoi(strings.TrimSpace(string(raw))); err != nil || session == int(own) {
 		t.Errorf("the program ran in session %d, %v; the agent's is %d", session, err, own)
 	}
@@ -84,9 +73,7 @@ func TestDaemonOutlivesItsStarterAndIsAdopted(t *testing.T) {
 	pid := n.pid()
 	server := startServer(n)
 	// The whole process group of the agent dies, as when a container or a terminal ends.
-	if err := syscall.Kill(-agent.Process.Pid, syscall.SIGKILL); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, syscall.Kill(-agent.Process.Pid, syscall.SIGKILL))
 	if err := agent.Wait(); err == nil {
 		t.Fatal("the agent was not killed")
 	}
@@ -139,9 +126,7 @@ func TestManyAgentsAtOnceMakeOneDaemon(t *testing.T) {
 
 func (n *node) log() string {
 	raw, err := os.ReadFile(filepath.Join(n.dir, "mps", n.uuid, "log", "control.log"))
-	if err != nil {
-		n.t.Fatal(err)
-	}
+	must.OK(n.t, err)
 	return string(raw)
 }
 
@@ -149,9 +134,7 @@ func TestDefaultsAreSetByUUIDAndReadBack(t *testing.T) {
 	n := newNode(t)
 	spec := DeviceSpec{UUID: n.uuid, Percent: 40, Memory: 5<<30 + 1}
 	for range 2 {
-		if err := n.mps.Ensure(t.Context(), spec); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, n.mps.Ensure(t.Context(), spec))
 	}
 	if got := n.say("get_default_active_thread_percentage"); got != "40.0" {
 		t.Errorf("default percentage %q, want 40.0", got)
@@ -163,9 +146,7 @@ func TestDefaultsAreSetByUUIDAndReadBack(t *testing.T) {
 		t.Errorf("the limit was set %d times, want once", got)
 	}
 	// An adopted daemon with other defaults is corrected.
-	if err := n.mps.Ensure(t.Context(), DeviceSpec{UUID: n.uuid}); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, n.mps.Ensure(t.Context(), DeviceSpec{UUID: n.uuid}))
 	if got := n.say("get_default_active_thread_percentage"); got != "100.0" {
 		t.Errorf("default percentage %q, want 100.0", got)
 	}
@@ -234,14 +215,10 @@ func TestStopEndsDaemonAndServers(t *testing.T) {
 	n := newNode(t)
 	pid := n.ensure()
 	server, err := strconv.Atoi(startServer(n))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	n.order(func(m *fakegpu.MPS) { m.LingerMillis = 300 })
 	for range 2 {
-		if err := n.mps.Stop(t.Context(), n.uuid); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, n.mps.Stop(t.Context(), n.uuid))
 	}
 	if isMPS(pid) {
 		t.Errorf("daemon %d still runs after Stop", pid)
@@ -259,13 +236,9 @@ func TestStopWithoutAVisiblePID(t *testing.T) {
 			_ = syscall.Kill(pid, syscall.SIGKILL)
 		}
 	})
-	if err := os.Remove(n.pipe("nvidia-cuda-mps-control.pid")); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, os.Remove(n.pipe("nvidia-cuda-mps-control.pid")))
 	n.order(func(m *fakegpu.MPS) { m.LingerMillis = 300 })
-	if err := n.mps.Stop(t.Context(), n.uuid); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, n.mps.Stop(t.Context(), n.uuid))
 	if n.control().listening() {
 		t.Error("the daemon still listens after Stop")
 	}

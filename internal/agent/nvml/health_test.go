@@ -10,6 +10,8 @@ import (
 	"github.com/NVIDIA/go-nvml/pkg/nvml"
 	"github.com/NVIDIA/go-nvml/pkg/nvml/mock/dgxa100"
 	"github.com/NVIDIA/go-nvml/pkg/nvml/mock/server"
+
+	"github.com/tandem-gpu/tandem/test/must"
 )
 
 // newServer is a DGX A100 that answers everything that Devices, Health and Sample ask.
@@ -49,18 +51,14 @@ func lose(s *server.Server, index int) (back func()) {
 func mustOpen(t *testing.T, s *server.Server) *Library {
 	t.Helper()
 	l, err := open(s)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	return l
 }
 
 func mustList(t *testing.T, l *Library) []Device {
 	t.Helper()
 	list, err := l.Devices()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	return list
 }
 

@@ -13,6 +13,7 @@ import (
 
 	"github.com/tandem-gpu/tandem/pkg/api/v1alpha1"
 	"github.com/tandem-gpu/tandem/test/fakegpu"
+	"github.com/tandem-gpu/tandem/test/must"
 )
 
 // The tests run in a process that finds the fake library first.
@@ -21,18 +22,12 @@ func TestMain(m *testing.M) { os.Exit(fakegpu.Run(m)) }
 func openFake(t *testing.T, profile string, count int) (*Library, fakegpu.State, string) {
 	t.Helper()
 	s, err := fakegpu.Node("n1", profile, count)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	path := filepath.Join(t.TempDir(), "state.json")
-	if err := s.Write(path); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, s.Write(path))
 	t.Setenv(fakegpu.StateVariable, path)
 	l, err := Open()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	t.Cleanup(func() {
 		if err := l.Close(); err != nil {
 			t.Error(err)
@@ -43,17 +38,13 @@ func openFake(t *testing.T, profile string, count int) (*Library, fakegpu.State,
 
 func update(t *testing.T, path string, change func(*fakegpu.State)) {
 	t.Helper()
-	if err := fakegpu.Update(path, change); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, fakegpu.Update(path, change))
 }
 
 func TestDiscoveryOverTheABI(t *testing.T) {
 	l, s, _ := openFake(t, "T4", 3)
 	got, err := l.Devices()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	// Two on one switch, the third on the next under the same host bridge; by peer UUID.
 	one, two, three := s.Devices[0].UUID, s.Devices[1].UUID, s.Devices[2].UUID
 	want := func(i int, bus string, links ...Link) Device {
@@ -79,9 +70,7 @@ func TestDiscoveryOverTheABI(t *testing.T) {
 func TestCubeMesh(t *testing.T) {
 	l, s, _ := openFake(t, "V100", 8)
 	list, err := l.Devices()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	path := func(from, to int) Link {
 		for _, k := range list[from].Links {
 			if k.Peer == s.Devices[to].UUID {
@@ -126,9 +115,7 @@ func TestLanesThatAreDownDoNotCount(t *testing.T) {
 		}
 	})
 	list, err := l.Devices()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	for _, d := range list {
 		if d.Links[0].Type != v1alpha1.LinkNVLink || d.Links[0].Lanes != 9 {
 			t.Errorf("device %d: %+v, want 9 lanes of 12", d.Index, d.Links[0])
@@ -156,9 +143,7 @@ func TestHealthFollowsTheDevice(t *testing.T) {
 	if h := l.Health(uuid); !h.OK() {
 		t.Errorf("device that came back: %+v", h)
 	}
-	if err := os.WriteFile(path, []byte("{"), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, os.WriteFile(path, []byte("{"), 0o644))
 	if h := l.Health(uuid); h.Reason != NotAnswering {
 		t.Errorf("driver that answers nothing: %+v", h)
 	}

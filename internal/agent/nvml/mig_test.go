@@ -10,6 +10,7 @@ import (
 	"github.com/NVIDIA/go-nvml/pkg/nvml/mock/server"
 
 	"github.com/tandem-gpu/tandem/pkg/vgpu"
+	"github.com/tandem-gpu/tandem/test/must"
 )
 
 // migDevice is a MIG device of an A100 with 40 GB. Its name is that of the GPU where profile is empty.
@@ -80,9 +81,7 @@ func TestMIGInstancesAreDevicesAfterTheGPUs(t *testing.T) {
 
 func TestProfileWithoutAName(t *testing.T) {
 	l, err := open(dgxa100.New())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	for name, test := range map[string]struct {
 		gi, ci uint32
 		ret    nvml.Return
@@ -127,9 +126,7 @@ func TestMIGInstanceIsAsUnhealthyAsItsGPU(t *testing.T) {
 	instances := []*mock.Device{migDevice("MIG-a", "3g.20gb", 1, 0, 20<<30), migDevice("MIG-b", "3g.20gb", 2, 0, 20<<30)}
 	splitIn(gpu, instances...)
 	l, err := open(s)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	if h := l.Health("MIG-a"); h.Reason != Lost {
 		t.Errorf("an instance that was never listed: %+v", h)
 	}
@@ -159,17 +156,13 @@ func TestLostGPUKeepsItsInstances(t *testing.T) {
 	s := newServer(wiring{})
 	splitIn(s.Devices[2].(*server.Device), migDevice("MIG-a", "3g.20gb", 1, 0, 20<<30))
 	l, err := open(s)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	if _, err := l.Devices(); err != nil {
 		t.Fatal(err)
 	}
 	lose(s, 2)
 	list, err := l.Devices()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	if d := list[len(list)-1]; len(list) != 8 || d.UUID != "MIG-a" || d.Health.Reason != Lost || d.Index != 8 {
 		t.Errorf("%d devices, the last %+v", len(list), d)
 	}
@@ -183,9 +176,7 @@ func TestSampleOfAnInstance(t *testing.T) {
 	gpu := s.Devices[2].(*server.Device)
 	splitIn(gpu, migDevice("MIG-a", "3g.20gb", 1, 0, 20<<30))
 	l, err := open(s)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	if _, err := l.Devices(); err != nil {
 		t.Fatal(err)
 	}
@@ -194,9 +185,7 @@ func TestSampleOfAnInstance(t *testing.T) {
 		return nil, nvml.ERROR_NOT_SUPPORTED
 	}
 	got, err := l.Sample("MIG-a")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	if got.MemoryUsed != 1<<30 || got.Temperature != 41 || got.Power != 97.5 || got.SM != 0 ||
 		len(got.Processes) != 1 || got.Processes[0].PID != 7 {
 		t.Errorf("%+v, want memory and processes of the instance, temperature and power of the GPU", got)

@@ -15,6 +15,7 @@ import (
 
 	"github.com/tandem-gpu/tandem/pkg/api/v1alpha1"
 	"github.com/tandem-gpu/tandem/pkg/vgpu"
+	"github.com/tandem-gpu/tandem/test/must"
 )
 
 // wiring is what go-nvml's mocks leave open: where the NVLinks of a device end, and the PCIe tree.
@@ -77,13 +78,9 @@ func pciInfo(i int) nvml.PciInfo {
 func devices(t *testing.T, api nvml.Interface) []Device {
 	t.Helper()
 	l, err := open(api)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	list, err := l.Devices()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	return list
 }
 
@@ -203,9 +200,7 @@ func TestNUMANodeIsOneOrNone(t *testing.T) {
 	} {
 		s := dgxa100.New()
 		l, err := open(s)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		d := &mock.Device{GetMemoryAffinityFunc: func(int, nvml.AffinityScope) ([]uint, nvml.Return) { return test.words, test.ret }}
 		if got := l.numa(d); got != test.want {
 			t.Errorf("%s: node %d, want %d", name, got, test.want)
@@ -217,13 +212,9 @@ func TestLostDeviceKeepsItsNameAndHidesNoOther(t *testing.T) {
 	s := dgxa100.New()
 	wire(s, wiring{lanes: 12})
 	l, err := open(s)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	before, err := l.Devices()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	whole := s.DeviceGetHandleByIndexFunc
 	s.DeviceGetHandleByIndexFunc = func(i int) (nvml.Device, nvml.Return) {
 		if i == 3 {
@@ -232,9 +223,7 @@ func TestLostDeviceKeepsItsNameAndHidesNoOther(t *testing.T) {
 		return whole(i)
 	}
 	after, err := l.Devices()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	want := before[3]
 	want.Links = nil
 	want.Health = Health{Reason: Lost, Message: "read handle: GPU is lost"}
@@ -268,9 +257,7 @@ func TestDeviceThatNeverAnsweredHasNoUUID(t *testing.T) {
 func TestHealthQueriesTheDeviceItself(t *testing.T) {
 	s := newServer(wiring{})
 	l, err := open(s)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	d := s.Devices[2].(*server.Device)
 	d.GetMemoryInfoFunc = func() (nvml.Memory, nvml.Return) { return nvml.Memory{}, nvml.ERROR_GPU_IS_LOST }
 	if diff := cmp.Diff(Health{Reason: Lost, Message: "read memory: GPU is lost"}, l.Health(d.UUID)); diff != "" {
@@ -320,9 +307,7 @@ func TestWatchFailsWhenTheDriverDoes(t *testing.T) {
 		d.(*server.Device).RegisterEventsFunc = func(uint64, nvml.EventSet) nvml.Return { return nvml.ERROR_NOT_SUPPORTED }
 	}
 	l, err := open(s)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	if err := l.Watch(t.Context(), func(Event) { t.Error("an event") }); err == nil || !strings.Contains(err.Error(), "GPU is lost") {
 		t.Errorf("Watch: %v", err)
 	}

@@ -10,6 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"github.com/tandem-gpu/tandem/test/fakegpu"
+	"github.com/tandem-gpu/tandem/test/must"
 )
 
 // The tests of this file go by the real go-nvml through the binary interface of the stand-in library.
@@ -18,9 +19,7 @@ import (
 func serve(t *testing.T, path, uuid string, clients ...fakegpu.ClientUsage) {
 	t.Helper()
 	u := fakegpu.Usage{Server: fakegpu.ServerUsage{PID: os.Getpid()}, Clients: clients}
-	if err := u.Write(fakegpu.UsagePath(path, uuid)); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, u.Write(fakegpu.UsagePath(path, uuid)))
 }
 
 func TestSampleOverTheABI(t *testing.T) {
@@ -162,9 +161,7 @@ func TestMemoryErrorsOverTheABI(t *testing.T) {
 func TestModeAndRecoveryOverTheABI(t *testing.T) {
 	l, s, path := openFake(t, "A100", 1)
 	uuid := s.Devices[0].UUID
-	if err := l.SetComputeMode(uuid, ModeExclusiveProcess); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, l.SetComputeMode(uuid, ModeExclusiveProcess))
 	if mode, err := l.ComputeMode(uuid); mode != ModeExclusiveProcess || err != nil {
 		t.Errorf("mode %s (%v)", mode, err)
 	}

@@ -11,6 +11,8 @@ import (
 	"github.com/NVIDIA/go-nvml/pkg/nvml/mock"
 	"github.com/NVIDIA/go-nvml/pkg/nvml/mock/server"
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/tandem-gpu/tandem/test/must"
 )
 
 // queue is an event set that gives out what it was given, and then says "timeout".
@@ -39,14 +41,10 @@ func xidEvent(d nvml.Device, xid uint64, gi, ci uint32) nvml.EventData {
 func watchAll(t *testing.T, s *server.Server) []Event {
 	t.Helper()
 	w, err := mustOpen(t, s).watcher()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	defer w.free()
 	events, err := w.next()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	return events
 }
 
@@ -189,9 +187,7 @@ func TestWatchTakesUpDevicesThatComeBack(t *testing.T) {
 	}
 	back := lose(s, 3)
 	w, err := mustOpen(t, s).watcher()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	defer w.free()
 	if events, err := w.next(); len(events) != 0 || err != nil {
 		t.Fatalf("events of a device that is not watched: %+v (%v)", events, err)

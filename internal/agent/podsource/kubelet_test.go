@@ -12,6 +12,7 @@ import (
 	podsapi "k8s.io/kubelet/pkg/apis/pods/v1alpha1"
 
 	fakepods "github.com/tandem-gpu/tandem/test/fakekubelet/podsapi"
+	"github.com/tandem-gpu/tandem/test/must"
 )
 
 // podsKubelet is the part of a kubelet that serves the Pods API.
@@ -29,9 +30,7 @@ type podsKubelet struct {
 func newPodsKubelet(t *testing.T) *podsKubelet {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "tdm") // short: the path of a socket has at most 107 bytes
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	t.Cleanup(func() { _ = os.RemoveAll(dir) })
 	k := &podsKubelet{t: t, socket: filepath.Join(dir, "pods.sock"), pods: map[string]*v1.Pod{}}
 	k.api = fakepods.New(k)
@@ -44,9 +43,7 @@ func (k *podsKubelet) start() {
 	k.t.Helper()
 	_ = os.Remove(k.socket)
 	l, err := net.Listen("unix", k.socket)
-	if err != nil {
-		k.t.Fatal(err)
-	}
+	must.OK(k.t, err)
 	server := grpc.NewServer()
 	podsapi.RegisterPodsServer(server, k.api)
 	k.server = server

@@ -15,6 +15,7 @@ import (
 	"github.com/tandem-gpu/tandem/internal/agent/fixture"
 	"github.com/tandem-gpu/tandem/internal/agent/metrics"
 	"github.com/tandem-gpu/tandem/internal/agent/podsource"
+	"github.com/tandem-gpu/tandem/test/must"
 )
 
 // What is older than every living tenant goes; all else stays, and everything while the pods are not known.
@@ -25,9 +26,7 @@ func TestLeftoversInSharedMemory(t *testing.T) {
 	}
 	t.Cleanup(func() { _ = os.RemoveAll(dir) })
 	m, err := metrics.NewAgent(prometheus.NewRegistry())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	watch := &knownPods{err: podsource.ErrPodsUnknown}
 	c := &Cleaner{Dir: dir, Pods: watch, Metrics: m, Beat: func() {}}
 	wrote := time.Now()
@@ -44,9 +43,7 @@ func TestLeftoversInSharedMemory(t *testing.T) {
 	left := filepath.Join(dir, "left")
 	check := func(when string, now time.Time, stays bool) {
 		t.Helper()
-		if err := os.WriteFile(left, []byte("x"), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, os.WriteFile(left, []byte("x"), 0o600))
 		_ = c.clean(t.Context(), now)
 		if _, err := os.Stat(left); (err == nil) != stays {
 			t.Errorf("%s: %v, want it to stay: %t", when, err, stays)
@@ -70,12 +67,8 @@ func TestLeftoversInSharedMemory(t *testing.T) {
 		return
 	}
 	pipe := filepath.Join(dir, "pipe") // of another user and no regular file: nobody can say whether it is in use
-	if err := unix.Mkfifo(pipe, 0o600); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Chown(pipe, 1000, 1000); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, unix.Mkfifo(pipe, 0o600))
+	must.OK(t, os.Chown(pipe, 1000, 1000))
 	for _, step := range []struct {
 		tenants []time.Time
 		now     time.Time
@@ -88,9 +81,7 @@ func TestLeftoversInSharedMemory(t *testing.T) {
 		{nil, later.Add(2*time.Minute + cleanMargin), false},
 	} {
 		tenants(step.tenants...)
-		if err := c.clean(t.Context(), step.now); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, c.clean(t.Context(), step.now))
 		if _, err := os.Stat(pipe); (err == nil) != step.stays {
 			t.Errorf("after %v, with %d tenants: %v, want it to stay: %t", step.now.Sub(later), len(step.tenants), err, step.stays)
 		}

@@ -19,6 +19,7 @@ import (
 	"github.com/tandem-gpu/tandem/internal/agent/reported"
 	"github.com/tandem-gpu/tandem/internal/agent/resident"
 	"github.com/tandem-gpu/tandem/pkg/vgpu"
+	"github.com/tandem-gpu/tandem/test/must"
 )
 
 // One container of a pod is told from the other by its container ID; a process whose container is not in the status yet
@@ -123,14 +124,10 @@ func TestHangingDriverHoldsUpOneDevice(t *testing.T) {
 		drv := &stuck{sampleDriver: &sampleDriver{}, free: make(chan struct{})}
 		defer close(drv.free)
 		opened, err := allocation.Open(t.TempDir())
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		registry := prometheus.NewRegistry()
 		counts, err := metrics.NewAgent(registry)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		drv.measure(fixture.G1, nvml.Sample{SM: 0.5})
 		m := NewMeter(MeterOptions{
 			Inventory: tenSlots(fixture.GPU(fixture.G0, 0, 0), fixture.GPU(fixture.G1, 1, 1)), Driver: drv, Records: opened, Pods: &shownPods{},

@@ -21,6 +21,7 @@ import (
 	"github.com/tandem-gpu/tandem/internal/agent/reported"
 	"github.com/tandem-gpu/tandem/internal/agent/resident"
 	"github.com/tandem-gpu/tandem/pkg/vgpu"
+	"github.com/tandem-gpu/tandem/test/must"
 )
 
 // stage is a meter whose rounds, pods, samples and reports the test chooses.
@@ -79,13 +80,9 @@ func tenSlots(gpus ...inventory.GPU) *inventory.Inventory {
 func parts(t *testing.T) (*allocation.Records, *metrics.Agent) {
 	t.Helper()
 	opened, err := allocation.Open(t.TempDir())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	m, err := metrics.NewAgent(prometheus.NewRegistry())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	return opened, m
 }
 

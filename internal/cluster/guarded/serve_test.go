@@ -5,6 +5,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/spf13/pflag"
+
+	"github.com/tandem-gpu/tandem/test/must"
 )
 
 // Flags that were given count, lists and maps too; flags of other names and those that were not given do not.
@@ -17,12 +19,8 @@ func TestCopyFlags(t *testing.T) {
 	from.Int("left", 1, "")
 	name, list := to.String("name", "", ""), to.StringSlice("list", []string{"default"}, "")
 	pairs, left := to.StringToString("map", nil, ""), to.Int("left", 2, "")
-	if err := from.Parse([]string{"--name=n", "--only-here", "--list=a,b", "--list=c", "--map=k=v,l=w"}); err != nil {
-		t.Fatal(err)
-	}
-	if err := copyFlags(from, to); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, from.Parse([]string{"--name=n", "--only-here", "--list=a,b", "--list=c", "--map=k=v,l=w"}))
+	must.OK(t, copyFlags(from, to))
 	if diff := cmp.Diff([]string{"a", "b", "c"}, *list) + cmp.Diff(map[string]string{"k": "v", "l": "w"}, *pairs); diff != "" {
 		t.Error(diff)
 	}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/tandem-gpu/tandem/pkg/api/v1alpha1"
 	"github.com/tandem-gpu/tandem/pkg/vgpu"
+	"github.com/tandem-gpu/tandem/test/must"
 )
 
 const gib = 1 << 30
@@ -43,16 +44,12 @@ func bound(p *v1.Pod, node, raw string) *v1.Pod {
 
 func TestAssignmentSurvivesTheAnnotation(t *testing.T) {
 	raw, err := EncodeAssignment(example())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	if diff := cmp.Diff(exampleJSON, raw); diff != "" {
 		t.Errorf("EncodeAssignment (-want +got):\n%s", diff)
 	}
 	got, err := AssignmentOf(bound(pod("3", "20/60Gi"), "n1", raw))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	if diff := cmp.Diff(example(), got); diff != "" {
 		t.Errorf("AssignmentOf (-want +got):\n%s", diff)
 	}
@@ -61,9 +58,7 @@ func TestAssignmentSurvivesTheAnnotation(t *testing.T) {
 // The slowdown that a pod tolerates travels on the pod: users may change it while the pod runs.
 func TestAssignmentReadsThePromise(t *testing.T) {
 	raw, err := EncodeAssignment(example())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	for value, want := range map[string]int64{"1.2": 1200, "1": 1000, "0.9": 0, "": 0} {
 		p := bound(pod("3", "20/60Gi"), "n1", raw)
 		p.Annotations[v1alpha1.AnnotationMaxSlowdown] = value
@@ -79,16 +74,12 @@ func TestAssignmentOfMoreThanAskedFor(t *testing.T) {
 	a.Containers = a.Containers[:1]
 	a.Containers[0].Asked = 2
 	raw, err := EncodeAssignment(a)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	if want := `"slots":3,"askedSlots":2,`; !strings.Contains(raw, want) {
 		t.Errorf("EncodeAssignment = %s, want %s in it", raw, want)
 	}
 	got, err := AssignmentOf(bound(pod("2"), "n1", raw))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	if diff := cmp.Diff(a, got); diff != "" {
 		t.Errorf("AssignmentOf (-want +got):\n%s", diff)
 	}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/tandem-gpu/tandem/pkg/api/v1alpha1"
 	"github.com/tandem-gpu/tandem/pkg/vgpu"
+	"github.com/tandem-gpu/tandem/test/must"
 )
 
 func gpuNode() *v1alpha1.GPUNode {
@@ -28,9 +29,7 @@ func gpuNode() *v1alpha1.GPUNode {
 
 func TestDevices(t *testing.T) {
 	got, err := Devices(gpuNode())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	want := []vgpu.Device{
 		{
 			ID: "GPU-0", Model: "A100", Slots: 10, Memory: 40 * gib, Contexts: 48, Healthy: true,
@@ -57,9 +56,7 @@ func TestCordonedDevices(t *testing.T) {
 	} {
 		g.Spec.CordonedDevices = test.list
 		devices, err := Devices(g)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		if got := [2]bool{devices[0].Healthy, devices[1].Healthy}; got != test.want {
 			t.Errorf("with %v cordoned the devices are healthy: %v", test.list, got)
 		}

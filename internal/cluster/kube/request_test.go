@@ -13,6 +13,7 @@ import (
 
 	"github.com/tandem-gpu/tandem/pkg/api/v1alpha1"
 	"github.com/tandem-gpu/tandem/pkg/vgpu"
+	"github.com/tandem-gpu/tandem/test/must"
 )
 
 // pod returns a pod with one app container per limit, "vgpu" or "vgpu/memory" ("3", "3/8Gi").
@@ -53,9 +54,7 @@ func TestRequest(t *testing.T) {
 	full.Spec.InitContainers[1].RestartPolicy = &always
 
 	got, err := Request(full)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	want := vgpu.Request{
 		UID: "u1", Pod: "ns/p", Priority: 7,
 		Containers: []vgpu.ContainerRequest{
@@ -163,9 +162,7 @@ func manyModels(n int) string {
 
 func TestRequestReadsModels(t *testing.T) {
 	got, err := Request(annotated(pod("3"), v1alpha1.AnnotationModels, "Tesla-T4, NVIDIA-A100-SXM4-40GB"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	want := []vgpu.Variant{{Model: "NVIDIA-A100-SXM4-40GB"}, {Model: "Tesla-T4"}}
 	if diff := cmp.Diff(want, got.Variants); diff != "" {
 		t.Errorf("variants (-want +got):\n%s", diff)
@@ -179,9 +176,7 @@ func TestRequestReadsModels(t *testing.T) {
 func TestRequestTakesTheLargestLegalValues(t *testing.T) {
 	p := annotated(pod("128000/1Pi"), v1alpha1.AnnotationComputeLimit, "100", v1alpha1.AnnotationMemoryLimit, "1Pi")
 	got, err := Request(p)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	if got.Containers[0].Slots != 128000 || got.Containers[0].Memory != 1<<50 || got.MemoryLimit != 1<<50 {
 		t.Errorf("Request = %+v", got)
 	}

@@ -19,6 +19,7 @@ import (
 	"github.com/tandem-gpu/tandem/pkg/interference"
 	"github.com/tandem-gpu/tandem/pkg/vgpu"
 	"github.com/tandem-gpu/tandem/test/fakegpu"
+	"github.com/tandem-gpu/tandem/test/must"
 )
 
 // clock is a clock that tests move.
@@ -32,9 +33,7 @@ func (c *clock) time() time.Time { return c.now }
 func model(tb testing.TB, name string) interference.Model {
 	tb.Helper()
 	m, err := interference.ByName(name)
-	if err != nil {
-		tb.Fatal(err)
-	}
+	must.OK(tb, err)
 	return m
 }
 
@@ -136,9 +135,7 @@ func podOf(tb testing.TB, j *job, number int, device string) *v1.Pod {
 			Share: vgpu.Share{Devices: 1, Slots: 2, Memory: 1 << 30, MemoryLimit: 1 << 33, ComputeLimit: j.cap},
 		}},
 	})
-	if err != nil {
-		tb.Fatal(err)
-	}
+	must.OK(tb, err)
 	p.Annotations = map[string]string{v1alpha1.AnnotationAssignment: annotation}
 	return p
 }

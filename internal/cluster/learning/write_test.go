@@ -17,6 +17,7 @@ import (
 
 	"github.com/tandem-gpu/tandem/internal/cluster/workloads"
 	"github.com/tandem-gpu/tandem/pkg/api/v1alpha1"
+	"github.com/tandem-gpu/tandem/test/must"
 )
 
 // server is an API server of WorkloadProfiles whose watch feeds a learner.
@@ -50,15 +51,11 @@ func (s *server) sync(tb testing.TB) {
 func (s *server) profiles(tb testing.TB) []*v1alpha1.WorkloadProfile {
 	tb.Helper()
 	list, err := s.Resource(v1alpha1.WorkloadProfiles).List(tb.Context(), metav1.ListOptions{})
-	if err != nil {
-		tb.Fatal(err)
-	}
+	must.OK(tb, err)
 	var all []*v1alpha1.WorkloadProfile
 	for i := range list.Items {
 		p := &v1alpha1.WorkloadProfile{}
-		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(list.Items[i].Object, p); err != nil {
-			tb.Fatal(err)
-		}
+		must.OK(tb, runtime.DefaultUnstructuredConverter.FromUnstructured(list.Items[i].Object, p))
 		all = append(all, p)
 	}
 	return all
@@ -80,9 +77,7 @@ func declared(tb testing.TB, namespace, name string) runtime.Object {
 	p := &v1alpha1.WorkloadProfile{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}}
 	p.Spec.Uses = []v1alpha1.DeclaredUse{{Model: "*", SMUtilizationPercent: new(int32(10))}}
 	u, err := unstructuredOf(p)
-	if err != nil {
-		tb.Fatal(err)
-	}
+	must.OK(tb, err)
 	return u
 }
 

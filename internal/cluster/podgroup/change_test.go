@@ -12,6 +12,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/cache"
 	"pgregory.net/rapid"
+
+	"github.com/tandem-gpu/tandem/test/must"
 )
 
 func TestOnChange(t *testing.T) {
@@ -84,7 +86,7 @@ func TestSee(t *testing.T) {
 	if got := said(w, ref); got != "2 of [a], waits: 1 of 2 members exist" {
 		t.Errorf("the store does not have the second: %s", got)
 	}
-	must(t, w.pods.Add(b))
+	must.OK(t, w.pods.Add(b))
 	notified = nil
 	w.See(b)
 	if got := said(w, ref); got != "2 of [a b]" || len(notified) != 0 {
@@ -101,7 +103,7 @@ func TestSee(t *testing.T) {
 	// Made anew under the same name, and in another gang.
 	c := labelled("b", "h", "1")
 	c.UID = "other"
-	must(t, w.pods.Update(c))
+	must.OK(t, w.pods.Update(c))
 	notified = nil
 	w.See(c)
 	if got := said(w, ref) + "; " + said(w, Ref{Source: Label, Namespace: "ns", Name: "h"}); got != "2 of [a], waits: 1 of 2 members exist; 1 of [b]" || len(notified) != 0 {
@@ -113,9 +115,9 @@ func TestSee(t *testing.T) {
 	}
 	// Its status has changed before its first event comes.
 	e := labelled("e", "e", "1")
-	must(t, w.pods.Add(e))
+	must.OK(t, w.pods.Add(e))
 	w.See(e)
-	must(t, w.pods.Update(with(e, func(p *v1.Pod) { p.Status.Phase = v1.PodPending })))
+	must.OK(t, w.pods.Update(with(e, func(p *v1.Pod) { p.Status.Phase = v1.PodPending })))
 	notified = nil
 	w.podChanged(e)
 	if !slices.Equal(notified, []Ref{{Source: Label, Namespace: "ns", Name: "e"}}) {
@@ -123,9 +125,9 @@ func TestSee(t *testing.T) {
 	}
 	// Gone before its event came.
 	d := labelled("d", "g", "2")
-	must(t, w.pods.Add(d))
+	must.OK(t, w.pods.Add(d))
 	w.See(d)
-	must(t, w.pods.Delete(d))
+	must.OK(t, w.pods.Delete(d))
 	notified = nil
 	w.podChanged(d)
 	w.podChanged(cache.DeletedFinalStateUnknown{Key: "ns/d", Obj: d})

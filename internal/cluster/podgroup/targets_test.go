@@ -12,6 +12,8 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/cache"
+
+	"github.com/tandem-gpu/tandem/test/must"
 )
 
 const elasticWorkers = "tandem-gpu.io/elastic-workers"
@@ -36,8 +38,8 @@ func (w *elasticWorld) setTarget(t *testing.T, name string, source Source, worke
 	u.SetNamespace("ns")
 	u.SetName(name)
 	kept, err := condenseTarget(u)
-	must(t, err)
-	must(t, w.store.Update(kept))
+	must.OK(t, err)
+	must.OK(t, w.store.Update(kept))
 	w.targetChanged(kept)
 }
 
@@ -45,7 +47,7 @@ func (w *elasticWorld) setTarget(t *testing.T, name string, source Source, worke
 func (w *elasticWorld) dropTarget(t *testing.T, name string) {
 	t.Helper()
 	gone := &target{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: name}}
-	must(t, w.store.Delete(gone))
+	must.OK(t, w.store.Delete(gone))
 	w.targetChanged(cache.DeletedFinalStateUnknown{Key: "ns/" + name, Obj: gone})
 }
 
@@ -88,7 +90,7 @@ func TestWorkers(t *testing.T) {
 			test.do(w)
 			w.put(t, elasticPods("train", "2,4,8", 8)...)
 			g, err := w.Gang(train)
-			must(t, err)
+			must.OK(t, err)
 			if g.Workers != test.workers || g.Targeted != test.targeted || len(g.Members) != test.workers || g.MinCount != 2 {
 				t.Errorf("%d workers, targeted %v, %d members, at least %d", g.Workers, g.Targeted, len(g.Members), g.MinCount)
 			}
@@ -125,9 +127,9 @@ func TestUnreadableTarget(t *testing.T) {
 	u.SetNamespace("ns")
 	u.SetName("train")
 	kept, err := condenseTarget(u)
-	must(t, err)
+	must.OK(t, err)
 	w := newElasticWorld()
-	must(t, w.store.Update(kept))
+	must.OK(t, w.store.Update(kept))
 	w.put(t, elasticPods("train", "2-8", 4)...)
 	if g, err := w.Gang(train); err != nil || g.Targeted || g.Workers != 2 {
 		t.Errorf("%+v, %v", g, err)
@@ -146,7 +148,7 @@ func TestHeldWithNodes(t *testing.T) {
 	check := func(want ...string) {
 		t.Helper()
 		g, err := w.Gang(train)
-		must(t, err)
+		must.OK(t, err)
 		var got []string
 		for i, p := range g.Members { // a member keeps its rank among all
 			got = append(got, fmt.Sprint(p.Name, " ", g.Ranks[i]))
@@ -194,7 +196,7 @@ func TestRigidGang(t *testing.T) {
 	w.setTarget(t, "train", Label, 2)
 	w.put(t, labelled("a", "train", "2"), labelled("b", "train", "2"), labelled("c", "train", "2"))
 	g, err := w.Gang(train)
-	must(t, err)
+	must.OK(t, err)
 	if len(g.Members) != 3 || g.Sizes != nil || g.Workers != 0 || g.Targeted || len(g.Held()) > 0 || g.HeldBack("uid-c") != "" {
 		t.Errorf("%+v", g)
 	}

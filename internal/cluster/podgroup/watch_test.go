@@ -24,6 +24,7 @@ import (
 	fwk "k8s.io/kube-scheduler/framework"
 
 	"github.com/tandem-gpu/tandem/internal/cluster/membership"
+	"github.com/tandem-gpu/tandem/test/must"
 )
 
 // cluster is a fake API with the informers of a scheduler.
@@ -63,7 +64,7 @@ func (c *cluster) notify(ref Ref) {
 func (c *cluster) start(t *testing.T, served Served) *Set {
 	t.Helper()
 	s, err := New(t.Context(), Options{Pods: c.factory.Core().V1().Pods().Informer(), Served: served, Dynamic: c.dynamic})
-	must(t, err)
+	must.OK(t, err)
 	s.OnChange(c.notify)
 	c.factory.Start(t.Context().Done())
 	return s
@@ -100,14 +101,14 @@ func TestNew(t *testing.T) {
 	}
 	ctx := t.Context()
 	_, err := c.CoreV1().Pods("ns").Create(ctx, labelled("c", "g", "1"), metav1.CreateOptions{})
-	must(t, err)
+	must.OK(t, err)
 	eventually(t, s, l, "1 of [c]")
-	must(t, c.CoreV1().Pods("ns").Delete(ctx, "c", metav1.DeleteOptions{}))
+	must.OK(t, c.CoreV1().Pods("ns").Delete(ctx, "c", metav1.DeleteOptions{}))
 	eventually(t, s, l, "no gang, waits: no member exists")
 	_, err = c.dynamic.Resource(membership.XK8sPodGroups).Namespace("ns").Update(ctx, xk8sGang("g", 2), metav1.UpdateOptions{})
-	must(t, err)
+	must.OK(t, err)
 	eventually(t, s, x, "2 of [b], waits: 1 of 2 members exist")
-	must(t, c.dynamic.Resource(membership.NativePodGroups).Namespace("ns").Delete(ctx, "g", metav1.DeleteOptions{}))
+	must.OK(t, c.dynamic.Resource(membership.NativePodGroups).Namespace("ns").Delete(ctx, "g", metav1.DeleteOptions{}))
 	eventually(t, s, n, "0 of [a], waits: PodGroup ns/g of scheduling.k8s.io does not exist")
 	for _, ref := range []Ref{n, x, l} {
 		c.awaitHeard(t, ref, 2)
@@ -201,7 +202,7 @@ func TestWatch(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	s, err := Watch(ctx, &handle{config: &rest.Config{Host: server.URL}, factory: c.factory})
-	must(t, err)
+	must.OK(t, err)
 	c.factory.Start(ctx.Done())
 	eventually(t, s, Ref{Source: XK8s, Namespace: "ns", Name: "g"}, "1 of [b]")
 	if s.Served() != (Served{XK8s: true}) {

@@ -13,6 +13,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 
 	"github.com/tandem-gpu/tandem/internal/cluster/membership"
+	"github.com/tandem-gpu/tandem/test/must"
 )
 
 // both serves all PodGroups.
@@ -46,15 +47,15 @@ func (w *world) put(t testing.TB, objects ...any) {
 	for _, object := range objects {
 		switch o := object.(type) {
 		case *v1.Pod:
-			must(t, w.pods.Update(o))
+			must.OK(t, w.pods.Update(o))
 			w.podChanged(o)
 		case *unstructured.Unstructured:
 			source, store := w.of(o)
 			d, err := condense(o)
-			must(t, err)
+			must.OK(t, err)
 			old, _, err := store.Get(d)
-			must(t, err)
-			must(t, store.Update(d))
+			must.OK(t, err)
+			must.OK(t, store.Update(d))
 			w.groupChanged(source, old, d)
 		}
 	}
@@ -67,11 +68,11 @@ func (w *world) drop(t testing.TB, objects ...metav1.Object) {
 		tombstone := cache.DeletedFinalStateUnknown{Key: o.GetNamespace() + "/" + o.GetName(), Obj: o}
 		switch object := o.(type) {
 		case *v1.Pod:
-			must(t, w.pods.Delete(object))
+			must.OK(t, w.pods.Delete(object))
 			w.podChanged(tombstone)
 		case *unstructured.Unstructured:
 			source, store := w.of(object)
-			must(t, store.Delete(object))
+			must.OK(t, store.Delete(object))
 			w.groupChanged(source, nil, tombstone)
 		}
 	}
@@ -82,13 +83,6 @@ func (w *world) of(u *unstructured.Unstructured) (Source, cache.Store) {
 		return Native, w.native
 	}
 	return XK8s, w.xk8s
-}
-
-func must(t testing.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
 }
 
 // pod returns a pod of namespace ns with the metadata in pairs: a key of a label that starts with "label " and of an

@@ -6,6 +6,7 @@ import (
 
 	"github.com/tandem-gpu/tandem/internal/cluster/snapshotjson"
 	"github.com/tandem-gpu/tandem/pkg/snapshot"
+	"github.com/tandem-gpu/tandem/test/must"
 )
 
 // sound is a snapshot of one node with one pod, in this version.
@@ -64,9 +65,7 @@ func TestRead(t *testing.T) {
 func TestNewerMinor(t *testing.T) {
 	newer := strings.NewReplacer(`"minor":0`, `"minor":9,"new":{}`, `"slots":3`, `"new":1,"slots":3`).Replace(sound)
 	s, err := snapshotjson.Read([]byte(newer))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	if got := s.Nodes[0].Pods[0].Containers[0].Slots; got != 3 {
 		t.Errorf("read %d slots, want 3", got)
 	}
@@ -78,9 +77,7 @@ func TestNewerMinor(t *testing.T) {
 // Lists are never null: a program that reads them needs no case for that.
 func TestEmptyLists(t *testing.T) {
 	raw, err := snapshotjson.Write(&snapshot.Snapshot{Source: snapshot.FromScheduler})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	if strings.Contains(string(raw), "null") {
 		t.Errorf("a list is null: %s", raw)
 	}

@@ -13,6 +13,8 @@ import (
 	"k8s.io/client-go/kubernetes/fake"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/util/flowcontrol"
+
+	"github.com/tandem-gpu/tandem/test/must"
 )
 
 // never is a limit that one request exhausts for longer than any test runs.
@@ -28,9 +30,7 @@ func TestOnlyTurnWaits(t *testing.T) {
 	config := never
 	config.Host = server.URL
 	client, err := New(&config, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	for range 3 {
 		if _, err := client.CoreV1().Pods("x").Get(t.Context(), "a", metav1.GetOptions{}); err != nil {
 			t.Fatal(err)
@@ -64,14 +64,10 @@ func TestTurnKeepsTheLimit(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				client, err := New(&c.config, fake.NewClientset())
-				if err != nil {
-					t.Fatal(err)
-				}
+				must.OK(t, err)
 				start := time.Now()
 				for range 21 {
-					if err := client.Turn(t.Context()); err != nil {
-						t.Fatal(err)
-					}
+					must.OK(t, client.Turn(t.Context()))
 				}
 				if got := time.Since(start).Round(time.Millisecond); got != c.want {
 					t.Errorf("21 turns took %v, want %v", got, c.want)

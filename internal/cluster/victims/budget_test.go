@@ -15,6 +15,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/tandem-gpu/tandem/pkg/preemption"
+	"github.com/tandem-gpu/tandem/test/must"
 )
 
 func budget(namespace, name string, allowed int32, selector *metav1.LabelSelector) *policyv1.PodDisruptionBudget {
@@ -147,13 +148,9 @@ func TestBudgetsProperty(t *testing.T) {
 			Labels: rapid.MapOfN(rapid.SampledFrom([]string{"a", "b", "d"}), rapid.SampledFrom([]string{"x", "y", ""}), 1, 3).Draw(t, "labels"),
 		}}
 		info, err := framework.NewPodInfo(p)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		victim, err := upstream.NewVictim([]fwk.PodInfo{info}, 0, fwk.PodKeyType)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		before := slices.Clone(list)
 		b := newBudgets(list)
 		if !slices.Equal(before, list) {

@@ -17,6 +17,7 @@ import (
 	"github.com/tandem-gpu/tandem/pkg/api/v1alpha1"
 	"github.com/tandem-gpu/tandem/pkg/preemption"
 	"github.com/tandem-gpu/tandem/pkg/vgpu"
+	"github.com/tandem-gpu/tandem/test/must"
 )
 
 // placed returns a pod of no gang that takes nothing of its host.
@@ -115,15 +116,11 @@ func TestShares(t *testing.T) {
 		n, err := vgpu.NewNode(name, []vgpu.Device{
 			{ID: "g0", Model: "A", Slots: slots, Memory: 1000, Healthy: true}, {ID: "g1", Model: "A", Slots: slots, Memory: 1000, Healthy: true},
 		})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		return n
 	}
 	add := func(n *vgpu.Node, uid string, containers ...vgpu.ContainerAssignment) {
-		if err := n.Add(vgpu.Assignment{UID: vgpu.UID(uid), Pod: "ns/" + uid, Node: n.Name(), Containers: containers}); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, n.Add(vgpu.Assignment{UID: vgpu.UID(uid), Pod: "ns/" + uid, Node: n.Name(), Containers: containers}))
 	}
 	part := func(slots vgpu.Slots, device vgpu.DeviceID) vgpu.ContainerAssignment {
 		return vgpu.ContainerAssignment{
@@ -208,8 +205,6 @@ func BenchmarkCandidates(b *testing.B) {
 // spent is the time that cores have worked for the process: others on the machine do not count.
 func spent(tb testing.TB) time.Duration {
 	var use syscall.Rusage
-	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &use); err != nil {
-		tb.Fatal(err)
-	}
+	must.OK(tb, syscall.Getrusage(syscall.RUSAGE_SELF, &use))
 	return time.Duration(use.Utime.Nano() + use.Stime.Nano())
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/tandem-gpu/tandem/pkg/api/v1alpha1"
 	"github.com/tandem-gpu/tandem/pkg/placement"
 	"github.com/tandem-gpu/tandem/pkg/vgpu"
+	"github.com/tandem-gpu/tandem/test/must"
 )
 
 func latencyPoint(model string, share int32, latency string) v1alpha1.ProfileThroughput {
@@ -36,27 +37,21 @@ func curvesOf(points ...v1alpha1.ProfileThroughput) *Workload {
 func TestCheapestShareForALatency(t *testing.T) {
 	w := curvesOf(latencyPoint("T4", 100, "40ms"), latencyPoint("T4", 50, "80ms"), latencyPoint("A100", 100, "10ms"))
 	latencies, err := w.Latencies(map[string]int64{"T4": 1_000_000, "A100": 10_000_000})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	for _, test := range []struct {
 		latency string
 		model   string
 		share   vgpu.MilliGPU
 	}{{"160ms", "T4", 250}, {"80ms", "T4", 500}, {"40ms", "T4", 1000}, {"39ms", "A100", 257}, {"10ms", "A100", 1000}} {
 		wanted, _, err := wantedLatency(t, quick(test.latency, "1"))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		got, unreachable := latencies.Variants(wanted, nil)
 		if unreachable != nil || got[0].Model != test.model || got[0].Compute != test.share {
 			t.Errorf("%s: %+v, %v, want %v of %s", test.latency, got, unreachable, test.share, test.model)
 		}
 	}
 	wanted, _, err := wantedLatency(t, quick("9.999ms", "1"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	_, unreachable := latencies.Variants(wanted, nil)
 	if unreachable == nil {
 		t.Fatal("9.999 ms are promised")
@@ -70,13 +65,9 @@ func TestCheapestShareForALatency(t *testing.T) {
 // A share that just keeps a latency is not missed by rounding: of 30 ms on the whole device three quarters make 40 ms.
 func TestLatencyIsNotMissedByRounding(t *testing.T) {
 	latencies, err := curvesOf(latencyPoint("T4", 100, "30ms")).Latencies(nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	wanted, _, err := wantedLatency(t, quick("40ms", "1"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	if got, unreachable := latencies.Variants(wanted, nil); unreachable != nil || got[0].Compute != 750 {
 		t.Errorf("%+v, %v, want 750", got, unreachable)
 	}
@@ -144,9 +135,7 @@ func TestIllegalPointsArePassedOver(t *testing.T) {
 			t.Errorf("malformed %q, want %q", w.Malformed, want)
 		}
 		rates, err := w.Rates(nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		if share, ok := rates.Share("bert", "T4", 5_000_000); !ok || share != 1000 {
 			t.Errorf("%s: the good point does not count: %v", want, share)
 		}
@@ -179,9 +168,7 @@ func TestLatencyProperty(t *testing.T) {
 			t.Fatal(err)
 		}
 		latencies, err := w.Latencies(nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		target := time.Duration(rapid.Int64Range(int64(kube.MinLatency), int64(kube.MaxLatency)).Draw(t, "target"))
 		for _, model := range []string{"A100", "T4"} {
 			share, ok := latencies.Share("bert", model, latencyRate(target))

@@ -12,6 +12,7 @@ import (
 
 	"github.com/tandem-gpu/tandem/pkg/api/v1alpha1"
 	"github.com/tandem-gpu/tandem/pkg/interference"
+	"github.com/tandem-gpu/tandem/test/must"
 )
 
 // profileOf returns a WorkloadProfile ns/bert.
@@ -264,17 +265,13 @@ func FuzzReadProfile(f *testing.F) {
 		}))
 		for _, model := range []string{"A100", "T4", ""} {
 			u := w.On(model)
-			if err := u.Profile.Validate(); err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, u.Profile.Validate())
 			if u.Known.SM && u.Known.Bandwidth && u.Profile.Guessed {
 				t.Fatalf("%+v is a guess", u)
 			}
 		}
 		book := interference.NewBook(interference.Model{}, 1)
-		if err := book.Restore(1, 1, w.Learned()[0].Traits); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, book.Restore(1, 1, w.Learned()[0].Traits))
 		if c := w.Condition(1); (c.Status == metav1.ConditionTrue) != (len(w.Malformed)+len(w.Contradictions) == 0) || len(c.Message) > maxMessage+64 {
 			t.Fatalf("%+v", c)
 		}

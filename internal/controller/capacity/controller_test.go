@@ -17,6 +17,7 @@ import (
 
 	"github.com/tandem-gpu/tandem/pkg/api/v1alpha1"
 	"github.com/tandem-gpu/tandem/test/fakecluster"
+	"github.com/tandem-gpu/tandem/test/must"
 )
 
 // node returns a Node that says so much device memory, "" for none.
@@ -37,21 +38,15 @@ func passed(t *testing.T, nodes []*v1.Node, refuse string, gpus ...*v1alpha1.GPU
 	kube := kubefake.NewClientset()
 	factory := informers.NewSharedInformerFactory(kube, 0)
 	scheme := runtime.NewScheme()
-	if err := v1alpha1.AddToScheme(scheme); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, v1alpha1.AddToScheme(scheme))
 	b := fake.NewClientBuilder().WithScheme(scheme)
 	for _, g := range gpus {
 		b = b.WithObjects(g)
 	}
 	c := New(Options{Informers: factory, Kube: kube, GPUNodes: b.Build()})
 	for _, n := range nodes {
-		if err := kube.Tracker().Add(n); err != nil {
-			t.Fatal(err)
-		}
-		if err := factory.Core().V1().Nodes().Informer().GetStore().Add(n); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, kube.Tracker().Add(n))
+		must.OK(t, factory.Core().V1().Nodes().Informer().GetStore().Add(n))
 	}
 	var patched []string
 	kube.PrependReactor("patch", "nodes", func(a k8stesting.Action) (bool, runtime.Object, error) {
@@ -86,9 +81,7 @@ func TestPass(t *testing.T) {
 	for name, want := range map[string]string{"new": "320Gi", "right": "80Gi", "grown": "80Gi", "gone": "", "plain": "", "sick": "80Gi",
 		"zeroed": "80Gi", "left": ""} { // a kubelet that starts anew writes 0 for what it does not know
 		n, err := kube.CoreV1().Nodes().Get(t.Context(), name, metav1.GetOptions{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		for where, list := range map[string]v1.ResourceList{"capacity": n.Status.Capacity, "allocatable": n.Status.Allocatable} {
 			got := ""
 			if q, ok := list[v1alpha1.ResourceMemory]; ok {

@@ -6,6 +6,7 @@ import (
 
 	"github.com/tandem-gpu/tandem/internal/cluster/podgroup"
 	"github.com/tandem-gpu/tandem/pkg/api/v1alpha1"
+	"github.com/tandem-gpu/tandem/test/must"
 )
 
 // Two gangs of one name and different sources, elastic or waiting, stop nobody: one of them gets the target.
@@ -39,7 +40,7 @@ func TestUnreadableAssignments(t *testing.T) {
 			p.Annotations[v1alpha1.AnnotationAssignment] = "{"
 		}
 		w := newWorld(t, gpus, append(pods, members(t, "rigid", 4, 4, 0)...)...)
-		must(t, w.objects.Create(t.Context(), targetOf("train", 2, 8, 8)))
+		must.OK(t, w.objects.Create(t.Context(), targetOf("train", 2, 8, 8)))
 		w.pass(0)
 		w.check("train", 8, "Invalid")
 		w.same("notices", map[string]string{}, w.notices())
@@ -73,7 +74,7 @@ func TestMoveOfFailedStatus(t *testing.T) {
 // A target that could not be removed is removed in the next pass.
 func TestRemovalIsTriedAgain(t *testing.T) {
 	w := newWorld(t, 8)
-	must(t, w.objects.Create(t.Context(), targetOf("unknown", 2, 8, 2)))
+	must.OK(t, w.objects.Create(t.Context(), targetOf("unknown", 2, 8, 2)))
 	w.pass(0)
 	w.refuse = func(verb, _ string) error {
 		if verb == "delete" {
@@ -98,7 +99,7 @@ func TestNotResizableKeepsItsTarget(t *testing.T) {
 		p.OwnerReferences = owned("kubeflow.org/v1", "PyTorchJob", "train")
 	}
 	w := newWorld(t, 8, pods...)
-	must(t, w.objects.Create(t.Context(), targetOf("train", 2, 8, 8)))
+	must.OK(t, w.objects.Create(t.Context(), targetOf("train", 2, 8, 8)))
 	w.drop(pods[7])
 	w.pass(0)
 	w.check("train", 8, "NotResizable")

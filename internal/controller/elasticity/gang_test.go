@@ -14,6 +14,7 @@ import (
 
 	"github.com/tandem-gpu/tandem/pkg/api/v1alpha1"
 	"github.com/tandem-gpu/tandem/pkg/elastic"
+	"github.com/tandem-gpu/tandem/test/must"
 )
 
 func namesOf(pods []*v1.Pod) []string {
@@ -186,7 +187,7 @@ func TestObserveImpossible(t *testing.T) {
 	two, four := gangOf(members(t, "train", 8, 2, 0), nil), gangOf(members(t, "train", 8, 4, 0), nil)
 	m := remember(two, noon)
 	for i := range 3 {
-		must(t, m.observe(two, map[types.UID]report{"uid-train-0": {rate: 1}, "uid-train-1": {rate: 1}}, false, seconds(i)))
+		must.OK(t, m.observe(two, map[types.UID]report{"uid-train-0": {rate: 1}, "uid-train-1": {rate: 1}}, false, seconds(i)))
 	}
 	rates := map[types.UID]report{}
 	for i := range 4 {

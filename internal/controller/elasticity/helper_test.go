@@ -21,19 +21,13 @@ import (
 	"github.com/tandem-gpu/tandem/internal/testkit"
 	"github.com/tandem-gpu/tandem/pkg/api/v1alpha1"
 	"github.com/tandem-gpu/tandem/pkg/vgpu"
+	"github.com/tandem-gpu/tandem/test/must"
 )
 
 // noon is the time of the first pass.
 var noon = time.Date(2026, 1, 31, 12, 0, 0, 0, time.UTC)
 
 func seconds(s int) time.Time { return noon.Add(time.Duration(s) * time.Second) }
-
-func must(t testing.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
 
 // ref names a gang by label.
 func ref(name string) podgroup.Ref {
@@ -76,7 +70,7 @@ func place(t testing.TB, p *v1.Pod, node string, device int) {
 	a := testkit.Assignment(t, testkit.Node(t, node, testkit.A100, 16), device, "ns/"+p.Name, 10)
 	a.UID = vgpu.UID(p.UID)
 	raw, err := kube.EncodeAssignment(a)
-	must(t, err)
+	must.OK(t, err)
 	p.Annotations[v1alpha1.AnnotationAssignment] = raw
 	p.Spec.NodeName, p.Status.Phase = node, v1.PodRunning
 }
@@ -120,7 +114,7 @@ func listersOf(t testing.TB, objects ...runtime.Object) *listers {
 		if byKind[kind] == nil {
 			byKind[kind] = cache.NewIndexer(cache.MetaNamespaceKeyFunc, cache.Indexers{cache.NamespaceIndex: cache.MetaNamespaceIndexFunc})
 		}
-		must(t, byKind[kind].Add(o))
+		must.OK(t, byKind[kind].Add(o))
 	}
 	of := func(kind string) cache.Indexer {
 		if byKind[kind] == nil {

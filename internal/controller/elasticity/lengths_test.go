@@ -13,6 +13,7 @@ import (
 	"github.com/tandem-gpu/tandem/internal/cluster/podgroup"
 	"github.com/tandem-gpu/tandem/pkg/api/v1alpha1"
 	"github.com/tandem-gpu/tandem/pkg/elastic"
+	"github.com/tandem-gpu/tandem/test/must"
 )
 
 // shortestFirst starts a controller whose policy goes by the time that jobs still take.
@@ -22,7 +23,7 @@ func (w *world) shortestFirst() {
 	w.options.Informers = informers.NewSharedInformerFactory(w.kube, 0)
 	w.options.Elastic = elastic.Config{Policy: "elastic-srjf"}
 	w.Controller, err = New(w.options)
-	must(w, err)
+	must.OK(w, err)
 }
 
 // profiled gives pods a WorkloadProfile and the sizes from 2 to 8.
@@ -75,7 +76,7 @@ func TestShortestGrowsFirst(t *testing.T) {
 			w.options.Elastic.Policy = "elastic-fifo"
 			w.options.Informers = informers.NewSharedInformerFactory(w.kube, 0)
 			c, err := New(w.options)
-			must(w, err)
+			must.OK(w, err)
 			w.Controller = c
 		}, 4, 2},
 		{"the shortest first", (*world).shortestFirst, 2, 4},
@@ -85,8 +86,8 @@ func TestShortestGrowsFirst(t *testing.T) {
 			pods = append(pods, profiled("long", members(t, "early", 8, 2, 0)...)...)
 			pods = append(pods, profiled("short", members(t, "quick", 8, 2, 2)...)...)
 			w := newWorld(t, 6, pods...)
-			must(t, w.kube.Tracker().Add(jobOf("early", 8)))
-			must(t, w.kube.Tracker().Add(jobOf("quick", 8)))
+			must.OK(t, w.kube.Tracker().Add(jobOf("early", 8)))
+			must.OK(t, w.kube.Tracker().Add(jobOf("quick", 8)))
 			w.gangs.sizes = map[podgroup.Ref][]int{ref("early"): {2, 4, 8}, ref("quick"): {2, 4, 8}}
 			policy.set(w)
 			w.pass(0)
@@ -113,8 +114,8 @@ func TestNearlyDoneGrowsFirst(t *testing.T) {
 		}
 	}
 	w := newWorld(t, 6, pods...)
-	must(t, w.kube.Tracker().Add(jobOf("early", 8)))
-	must(t, w.kube.Tracker().Add(jobOf("quick", 8)))
+	must.OK(t, w.kube.Tracker().Add(jobOf("early", 8)))
+	must.OK(t, w.kube.Tracker().Add(jobOf("quick", 8)))
 	w.gangs.sizes = map[podgroup.Ref][]int{ref("early"): {2, 4, 8}, ref("quick"): {2, 4, 8}}
 	w.shortestFirst()
 	w.pass(0)

@@ -33,6 +33,7 @@ import (
 	"github.com/tandem-gpu/tandem/internal/controller/snapshot"
 	"github.com/tandem-gpu/tandem/internal/testkit"
 	"github.com/tandem-gpu/tandem/pkg/api/v1alpha1"
+	"github.com/tandem-gpu/tandem/test/must"
 )
 
 // world is a Controller of node n1. Its informers have what the API has at the start of each pass.
@@ -111,12 +112,12 @@ func newWorld(t *testing.T, gpus int, pods ...*v1.Pod) *world {
 	node.Status.Allocatable = v1.ResourceList{v1.ResourceCPU: resource.MustParse("64"), v1.ResourceMemory: resource.MustParse("64Gi")}
 	w.kube = kubefake.NewClientset(node, jobOf("train", 8))
 	for _, p := range pods {
-		must(t, w.kube.Tracker().Add(p))
+		must.OK(t, w.kube.Tracker().Add(p))
 	}
 	w.kube.PrependReactor("create", "pods", w.evict)
 	w.dynamic = dynamicfake.NewSimpleDynamicClient(clientscheme.Scheme)
 	scheme := runtime.NewScheme()
-	must(t, v1alpha1.AddToScheme(scheme))
+	must.OK(t, v1alpha1.AddToScheme(scheme))
 	w.objects = fake.NewClientBuilder().WithScheme(scheme).WithStatusSubresource(&v1alpha1.ElasticTarget{}).WithObjects(gpuNode(gpus)).
 		WithInterceptorFuncs(w.interceptors()).Build()
 	w.start()
@@ -131,7 +132,7 @@ func (w *world) start() {
 		Kube: w.kube, Dynamic: w.dynamic, Informers: informers.NewSharedInformerFactory(w.kube, 0), Client: w.objects, Reader: w.objects, Gangs: w.gangs, Recorder: w.said,
 		SchedulerName: v1alpha1.SchedulerName, Every: time.Second, Notice: 5 * time.Second, AdmitWithin: 2 * time.Minute, Now: func() time.Time { return w.at },
 	})
-	must(w, err)
+	must.OK(w, err)
 }
 
 // gpuNode returns the GPUNode of n1.
@@ -182,7 +183,7 @@ func (w *world) evict(action k8stesting.Action) (bool, runtime.Object, error) {
 		return true, nil, err
 	}
 	stored, err := w.kube.Tracker().Get(v1.SchemeGroupVersion.WithResource("pods"), "ns", e.Name) // a reactor must not ask the clientset
-	must(w, err)
+	must.OK(w, err)
 	p := stored.(*v1.Pod).DeepCopy()
 	if e.DeleteOptions == nil || e.DeleteOptions.Preconditions == nil || *e.DeleteOptions.Preconditions.UID != p.UID {
 		w.Errorf("pod %s is evicted whatever its UID", e.Name)
@@ -195,7 +196,7 @@ func (w *world) evict(action k8stesting.Action) (bool, runtime.Object, error) {
 func (w *world) pod(name string) *v1.Pod {
 	w.Helper()
 	p, err := w.kube.CoreV1().Pods("ns").Get(w.Context(), name, metav1.GetOptions{})
-	must(w, err)
+	must.OK(w, err)
 	return p
 }
 
@@ -204,7 +205,7 @@ func (w *world) put(pods ...*v1.Pod) {
 	w.Helper()
 	for _, p := range pods {
 		if w.kube.Tracker().Update(v1.SchemeGroupVersion.WithResource("pods"), p, "ns") != nil {
-			must(w, w.kube.Tracker().Add(p))
+			must.OK(w, w.kube.Tracker().Add(p))
 		}
 	}
 }
@@ -212,7 +213,7 @@ func (w *world) put(pods ...*v1.Pod) {
 func (w *world) drop(pods ...*v1.Pod) {
 	w.Helper()
 	for _, p := range pods {
-		must(w, w.kube.Tracker().Delete(v1.SchemeGroupVersion.WithResource("pods"), "ns", p.Name))
+		must.OK(w, w.kube.Tracker().Delete(v1.SchemeGroupVersion.WithResource("pods"), "ns", p.Name))
 	}
 }
 
@@ -221,16 +222,16 @@ func (w *world) try(after int) error {
 	w.Helper()
 	w.at = seconds(after).Add(w.fraction)
 	pods, err := w.kube.CoreV1().Pods("").List(w.Context(), metav1.ListOptions{})
-	must(w, err)
+	must.OK(w, err)
 	nodes, err := w.kube.CoreV1().Nodes().List(w.Context(), metav1.ListOptions{})
-	must(w, err)
+	must.OK(w, err)
 	jobs, err := w.kube.BatchV1().Jobs("").List(w.Context(), metav1.ListOptions{})
-	must(w, err)
+	must.OK(w, err)
 	var list, more, last []any
 	w.gangs.pods = nil
 	for i := range pods.Items {
 		kept, err := w.condenser.Condense(&pods.Items[i])
-		must(w, err)
+		must.OK(w, err)
 		w.gangs.pods = append(w.gangs.pods, kept.(*v1.Pod))
 		list = append(list, kept)
 	}
@@ -241,16 +242,16 @@ func (w *world) try(after int) error {
 		last = append(last, &jobs.Items[i])
 	}
 	f := w.options.Informers
-	must(w, f.Core().V1().Pods().Informer().GetStore().Replace(list, ""))
-	must(w, f.Core().V1().Nodes().Informer().GetStore().Replace(more, ""))
-	must(w, f.Batch().V1().Jobs().Informer().GetStore().Replace(last, ""))
+	must.OK(w, f.Core().V1().Pods().Informer().GetStore().Replace(list, ""))
+	must.OK(w, f.Core().V1().Nodes().Informer().GetStore().Replace(more, ""))
+	must.OK(w, f.Batch().V1().Jobs().Informer().GetStore().Replace(last, ""))
 	return w.Pass(w.Context())
 }
 
 // pass makes a pass that must not fail.
 func (w *world) pass(after int) {
 	w.Helper()
-	must(w, w.try(after))
+	must.OK(w, w.try(after))
 }
 
 // target returns the target of a gang, nil for none.
@@ -261,7 +262,7 @@ func (w *world) target(name string) *v1alpha1.ElasticTarget {
 	if apierrors.IsNotFound(err) {
 		return nil
 	}
-	must(w, err)
+	must.OK(w, err)
 	return target
 }
 
@@ -279,7 +280,7 @@ func (w *world) notices() map[string]string {
 	w.Helper()
 	notices := map[string]string{}
 	pods, err := w.kube.CoreV1().Pods("").List(w.Context(), metav1.ListOptions{})
-	must(w, err)
+	must.OK(w, err)
 	for i := range pods.Items {
 		if said, told := pods.Items[i].Annotations[v1alpha1.AnnotationLeaving]; told {
 			notices[pods.Items[i].Name] = said
@@ -368,7 +369,7 @@ func TestPass(t *testing.T) {
 // shrinking returns a gang of 8 members that all run, with a target, for which a gang of four waits.
 func shrinking(t *testing.T) *world {
 	w := newWorld(t, 8, append(members(t, "train", 8, 8, 0), rigid(t)...)...)
-	must(t, w.objects.Create(t.Context(), targetOf("train", 2, 8, 8)))
+	must.OK(t, w.objects.Create(t.Context(), targetOf("train", 2, 8, 8)))
 	return w
 }
 
@@ -432,9 +433,9 @@ func conflict(name string) error {
 func TestPassFailsInPart(t *testing.T) {
 	w := newWorld(t, 16, append(members(t, "train", 8, 2, 0), members(t, "a", 8, 2, 2)...)...)
 	w.gangs.sizes[ref("a")] = []int{2, 4, 8}
-	must(t, w.kube.Tracker().Add(jobOf("a", 8)))
-	must(t, w.objects.Create(t.Context(), targetOf("train", 2, 8, 2)))
-	must(t, w.objects.Create(t.Context(), targetOf("a", 2, 8, 2)))
+	must.OK(t, w.kube.Tracker().Add(jobOf("a", 8)))
+	must.OK(t, w.objects.Create(t.Context(), targetOf("train", 2, 8, 2)))
+	must.OK(t, w.objects.Create(t.Context(), targetOf("a", 2, 8, 2)))
 	w.refuse = func(verb, name string) error {
 		if verb == "update" && name == "a" {
 			return conflict(name)
@@ -530,7 +531,7 @@ func TestBudgetIn(t *testing.T) {
 func TestForget(t *testing.T) {
 	pods := members(t, "train", 8, 2, 0)
 	w := newWorld(t, 8, pods...)
-	must(t, w.objects.Create(t.Context(), targetOf("unknown", 2, 8, 2)))
+	must.OK(t, w.objects.Create(t.Context(), targetOf("unknown", 2, 8, 2)))
 	w.pass(0)
 	w.check("unknown", 2, reasonGone)
 	w.drop(pods...)
@@ -571,7 +572,7 @@ func TestOtherSource(t *testing.T) {
 	w := newWorld(t, 8, append(members(t, "train", 8, 8, 0), rigid(t)...)...)
 	other := targetOf("train", 2, 8, 2)
 	other.Spec.Source = string(podgroup.XK8s)
-	must(t, w.objects.Create(t.Context(), other))
+	must.OK(t, w.objects.Create(t.Context(), other))
 	w.pass(0)
 	w.pass(10)
 	w.same("target", other.Spec, w.target("train").Spec)
@@ -633,7 +634,7 @@ func TestWorkerCompletedBeforeARestart(t *testing.T) {
 func TestMissingForAMoment(t *testing.T) {
 	pods := members(t, "train", 8, 8, 0)
 	w := newWorld(t, 8, pods...)
-	must(t, w.objects.Create(t.Context(), targetOf("train", 2, 8, 8)))
+	must.OK(t, w.objects.Create(t.Context(), targetOf("train", 2, 8, 8)))
 	w.pass(0)
 	w.pass(3600)
 	anew := member("train", 7)
@@ -642,7 +643,7 @@ func TestMissingForAMoment(t *testing.T) {
 	w.put(anew)
 	target := w.target("train")
 	target.Status.Scheduler = &v1alpha1.ElasticTargetAdmission{Workers: 8, Message: "no node has a GPU"}
-	must(t, w.objects.Status().Update(t.Context(), target))
+	must.OK(t, w.objects.Status().Update(t.Context(), target))
 	for _, at := range []int{3610, 3720} {
 		w.pass(at)
 		if got := w.target("train").Spec.Workers; got != 8 {
@@ -660,11 +661,11 @@ func TestNoDevicesLeft(t *testing.T) {
 		p.Spec.Priority = new(int32(10))
 	}
 	w := newWorld(t, 8, append(members(t, "train", 8, 8, 0), waits...)...)
-	must(t, w.objects.Create(t.Context(), targetOf("train", 2, 8, 8)))
+	must.OK(t, w.objects.Create(t.Context(), targetOf("train", 2, 8, 8)))
 	node, err := w.kube.CoreV1().Nodes().Get(t.Context(), "n1", metav1.GetOptions{})
-	must(t, err)
+	must.OK(t, err)
 	node.Spec.Unschedulable = true
-	must(t, w.kube.Tracker().Update(v1.SchemeGroupVersion.WithResource("nodes"), node, ""))
+	must.OK(t, w.kube.Tracker().Update(v1.SchemeGroupVersion.WithResource("nodes"), node, ""))
 	w.pass(0)
 	w.pass(10)
 	if w.target("train").Spec.Workers < 2 {
@@ -675,7 +676,7 @@ func TestNoDevicesLeft(t *testing.T) {
 // A gang that is not elastic and lacks one member wants room for one, and not for all.
 func TestGangLacksOneMember(t *testing.T) {
 	w := newWorld(t, 12, append(members(t, "train", 8, 8, 4), members(t, "rigid", 4, 3, 0)...)...)
-	must(t, w.objects.Create(t.Context(), targetOf("train", 2, 8, 8)))
+	must.OK(t, w.objects.Create(t.Context(), targetOf("train", 2, 8, 8)))
 	w.pass(0)
 	if got := w.target("train").Spec.Workers; got != 8 {
 		t.Errorf("one GPU is free for one member, and the target is %d", got)
@@ -687,8 +688,8 @@ func TestHistoryOfAGangThatWasAway(t *testing.T) {
 	w := newWorld(t, 8)
 	target := targetOf("train", 2, 8, 2)
 	target.Status.Resizes, target.Status.ResizeSeconds = 3, new(int32(40))
-	must(t, w.objects.Create(t.Context(), target))
-	must(t, w.objects.Status().Update(t.Context(), target))
+	must.OK(t, w.objects.Create(t.Context(), target))
+	must.OK(t, w.objects.Status().Update(t.Context(), target))
 	w.pass(0)
 	w.put(members(t, "train", 8, 2, 0)...)
 	w.pass(10)
@@ -732,8 +733,8 @@ func TestSettlingStays(t *testing.T) {
 	for i := range 4 {
 		target.Status.Moves = append(target.Status.Moves, metav1.Time{Time: seconds(-100 + i)})
 	}
-	must(t, w.objects.Create(t.Context(), target))
-	must(t, w.objects.Status().Update(t.Context(), target))
+	must.OK(t, w.objects.Create(t.Context(), target))
+	must.OK(t, w.objects.Status().Update(t.Context(), target))
 	w.pass(0)
 	w.check("train", 8, "Settling")
 }
@@ -752,7 +753,7 @@ func TestFirstMembersAreGone(t *testing.T) {
 			change(pods)
 			w := newWorld(t, 8, pods...)
 			w.gangs.sizes[ref("train")] = []int{2, 3, 4, 5, 6}
-			must(t, w.objects.Create(t.Context(), targetOf("train", 2, 6, 3)))
+			must.OK(t, w.objects.Create(t.Context(), targetOf("train", 2, 6, 3)))
 			w.drop(pods[:4]...)
 			for _, after := range []int{0, 110, 120} {
 				w.pass(after)
@@ -783,9 +784,9 @@ func TestRefusedSizeWaits(t *testing.T) {
 	refuse := func() {
 		target := w.target("train")
 		target.Status.Scheduler = &v1alpha1.ElasticTargetAdmission{Workers: target.Spec.Workers, Message: "no node has a GPU"}
-		must(t, w.objects.Status().Update(t.Context(), target))
+		must.OK(t, w.objects.Status().Update(t.Context(), target))
 	}
-	must(t, w.objects.Create(t.Context(), targetOf("train", 2, 8, 2)))
+	must.OK(t, w.objects.Create(t.Context(), targetOf("train", 2, 8, 2)))
 	w.options.Elastic.MaxMoves = 100
 	at := 0
 	step := func(after int, workers int32, reason string) {
@@ -846,12 +847,12 @@ func TestLendsWhatFleetsNeedLater(t *testing.T) {
 	}
 	w := newWorld(t, 8, members(t, "train", 8, 2, 0)...)
 	w.options.Elastic.MaxMoves, w.options.Elastic.GiveBack = 100, 120
-	must(t, w.objects.Create(t.Context(), targetOf("train", 2, 8, 2)))
-	must(t, w.objects.Create(t.Context(), fleet))
+	must.OK(t, w.objects.Create(t.Context(), targetOf("train", 2, 8, 2)))
+	must.OK(t, w.objects.Create(t.Context(), fleet))
 	w.pass(0)
 	w.check("train", 8, "Idle") // nobody reads the fleet
-	must(t, w.objects.Delete(t.Context(), w.target("train")))
-	must(t, w.objects.Create(t.Context(), targetOf("train", 2, 8, 2)))
+	must.OK(t, w.objects.Delete(t.Context(), w.target("train")))
+	must.OK(t, w.objects.Create(t.Context(), targetOf("train", 2, 8, 2)))
 	w.options.Fleets = w.objects
 	w.pass(10)
 	w.check("train", 8, "Lent")
@@ -880,7 +881,7 @@ func TestHostBoundsTheSize(t *testing.T) {
 		p.Spec.Containers[0].Resources.Requests = v1.ResourceList{v1.ResourceCPU: resource.MustParse("15")}
 	}
 	w := newWorld(t, 8, pods...)
-	must(t, w.objects.Create(t.Context(), targetOf("train", 2, 8, 2)))
+	must.OK(t, w.objects.Create(t.Context(), targetOf("train", 2, 8, 2)))
 	w.pass(0)
 	w.check("train", 4, "Idle")
 }
@@ -897,7 +898,7 @@ func TestLeavingMembersCountAsGone(t *testing.T) {
 		single, other := member("single", 0), member("other", 0)
 		single.Labels, other.Labels = nil, nil
 		w := newWorld(t, 8, append(pods, single, other)...)
-		must(t, w.objects.Create(t.Context(), targetOf("train", 2, 8, 4)))
+		must.OK(t, w.objects.Create(t.Context(), targetOf("train", 2, 8, 4)))
 		w.pass(10)
 		if target := w.target("train"); target.Spec.Workers != 4 {
 			t.Errorf("ending %v: %+v", ending, target)

@@ -11,6 +11,7 @@ import (
 
 	"github.com/tandem-gpu/tandem/internal/cluster/workloads"
 	"github.com/tandem-gpu/tandem/pkg/api/v1alpha1"
+	"github.com/tandem-gpu/tandem/test/must"
 )
 
 // working is what the members train-0, train-1, … report: one unit of work a second each, without a restart since these seconds
@@ -77,7 +78,7 @@ func TestCostOfAChange(t *testing.T) {
 	} {
 		m := remember(gangOf(members(t, "train", 8, test.looks[0].running, 0), nil), noon)
 		for _, l := range test.looks {
-			must(t, m.observe(gangOf(members(t, "train", 8, l.running, 0), nil), l.reports, test.declared, seconds(l.at)))
+			must.OK(t, m.observe(gangOf(members(t, "train", 8, l.running, 0), nil), l.reports, test.declared, seconds(l.at)))
 		}
 		var sizes []int
 		for _, s := range m.learner.Seen {
@@ -95,14 +96,14 @@ func TestCostOfAChange(t *testing.T) {
 // Where all members are others than before, they say when the gang was at work.
 func TestCostOfAChangeOfAllMembers(t *testing.T) {
 	m := remember(gangOf(members(t, "train", 8, 2, 0), nil), noon)
-	must(t, m.observe(gangOf(members(t, "train", 8, 2, 0), nil), working(-50, -50), false, noon))
+	must.OK(t, m.observe(gangOf(members(t, "train", 8, 2, 0), nil), working(-50, -50), false, noon))
 	others := members(t, "train", 8, 4, 0)
 	reports := map[types.UID]report{}
 	for i, pod := range others {
 		pod.UID = types.UID(fmt.Sprint("other-", i))
 		reports[pod.UID] = report{rate: 1, since: seconds(30 + i), pause: -1}
 	}
-	must(t, m.observe(gangOf(others, nil), reports, false, seconds(10)))
+	must.OK(t, m.observe(gangOf(others, nil), reports, false, seconds(10)))
 	if m.learner.Pauses != 1 || m.learner.Pause != 23 {
 		t.Errorf("%d pauses of %v s, want one of 23 s: until the last one works", m.learner.Pauses, m.learner.Pause)
 	}

@@ -20,6 +20,7 @@ import (
 
 	"github.com/tandem-gpu/tandem/pkg/api/v1alpha1"
 	"github.com/tandem-gpu/tandem/pkg/elastic"
+	"github.com/tandem-gpu/tandem/test/must"
 )
 
 // wants has all pods state a rate, with servers ps.
@@ -63,8 +64,8 @@ type serverWorld struct {
 func newServerWorld(t *testing.T, pods []*v1.Pod, replicas int32) *serverWorld {
 	t.Helper()
 	w := &serverWorld{world: newWorld(t, 8, pods...)}
-	must(t, w.objects.Create(t.Context(), sized()))
-	must(t, w.kube.Tracker().Add(serverSet(replicas)))
+	must.OK(t, w.objects.Create(t.Context(), sized()))
+	must.OK(t, w.kube.Tracker().Add(serverSet(replicas)))
 	w.kube.PrependReactor("patch", "*", func(a k8stesting.Action) (bool, runtime.Object, error) {
 		if patch, is := a.(k8stesting.PatchAction); is && a.GetSubresource() == "scale" {
 			w.patches = append(w.patches, a.GetResource().Resource+" "+patch.GetName()+" "+string(patch.GetPatch()))
@@ -80,21 +81,21 @@ func newServerWorld(t *testing.T, pods []*v1.Pod, replicas int32) *serverWorld {
 func (w *serverWorld) look() {
 	w.Helper()
 	sets, err := w.kube.AppsV1().StatefulSets("").List(w.Context(), metav1.ListOptions{})
-	must(w, err)
+	must.OK(w, err)
 	list := make([]any, 0, 1)
 	for i := range sets.Items {
 		list = append(list, &sets.Items[i])
 	}
-	must(w, w.options.Informers.Apps().V1().StatefulSets().Informer().GetStore().Replace(list, ""))
+	must.OK(w, w.options.Informers.Apps().V1().StatefulSets().Informer().GetStore().Replace(list, ""))
 }
 
 // replicas returns the number of servers, after which all are ready.
 func (w *serverWorld) replicas() int32 {
 	w.Helper()
 	set, err := w.kube.AppsV1().StatefulSets("ns").Get(w.Context(), "ps", metav1.GetOptions{})
-	must(w, err)
+	must.OK(w, err)
 	set.Status.ReadyReplicas = *set.Spec.Replicas
-	must(w, w.kube.Tracker().Update(appsv1.SchemeGroupVersion.WithResource("statefulsets"), set, "ns"))
+	must.OK(w, w.kube.Tracker().Update(appsv1.SchemeGroupVersion.WithResource("statefulsets"), set, "ns"))
 	w.look()
 	return *set.Spec.Replicas
 }
@@ -197,10 +198,10 @@ func TestServersProblems(t *testing.T) {
 		{"not given", func(w *serverWorld, _ []*v1.Pod) {
 			set := serverSet(1)
 			set.Labels = nil
-			must(w, w.kube.Tracker().Update(appsv1.SchemeGroupVersion.WithResource("statefulsets"), set, "ns"))
+			must.OK(w, w.kube.Tracker().Update(appsv1.SchemeGroupVersion.WithResource("statefulsets"), set, "ns"))
 		}, reasonServersNotGiven, "does not have the label tandem-gpu.io/gang: train"},
 		{"an autoscaler", func(w *serverWorld, _ []*v1.Pod) {
-			must(w, w.options.Informers.Autoscaling().V2().HorizontalPodAutoscalers().Informer().GetStore().Add(hpa))
+			must.OK(w, w.options.Informers.Autoscaling().V2().HorizontalPodAutoscalers().Informer().GetStore().Add(hpa))
 		}, reasonServersScaled, "HorizontalPodAutoscaler auto scales StatefulSet ps"},
 		{"a malformed rate", func(_ *serverWorld, pods []*v1.Pod) {
 			for _, p := range pods {
@@ -231,7 +232,7 @@ func TestServersProblems(t *testing.T) {
 func TestRateChangesStepByStep(t *testing.T) {
 	pods := wants("85", members(t, "train", 8, 4, 0))
 	w := newServerWorld(t, pods, 1)
-	must(t, w.objects.Create(t.Context(), targetOf("train", 2, 8, 4)))
+	must.OK(t, w.objects.Create(t.Context(), targetOf("train", 2, 8, 4)))
 	for i, p := range pods {
 		p.Annotations[v1alpha1.AnnotationElasticRate] = "160"
 		w.put(p)
@@ -276,7 +277,7 @@ func TestServersLearn(t *testing.T) {
 	m := remember(g, noon)
 	observe := func(after int, each float64) {
 		g.tuning = l.tuned(g)
-		must(t, m.observe(g, map[types.UID]report{"uid-train-0": {rate: each}, "uid-train-1": {rate: each}}, false, seconds(after)))
+		must.OK(t, m.observe(g, map[types.UID]report{"uid-train-0": {rate: each}, "uid-train-1": {rate: each}}, false, seconds(after)))
 	}
 	observe(0, 10)
 	set := serverSet(3)
@@ -312,7 +313,7 @@ func TestRateWithoutServers(t *testing.T) {
 	profile.Spec.Scaling = &v1alpha1.ProfileScaling{ResizeTime: &metav1.Duration{}, Rates: []v1alpha1.ScalingRate{
 		{Workers: 2, Rate: resource.MustParse("2")}, {Workers: 4, Hosts: 1, Rate: resource.MustParse("3.6")}, {Workers: 8, Rate: resource.MustParse("5")},
 	}}
-	must(t, w.objects.Create(t.Context(), profile))
+	must.OK(t, w.objects.Create(t.Context(), profile))
 	w.pass(0)
 	w.check("train", 4, reasonRate)
 	if s := w.target("train").Status.Tuning; s == nil || s.Servers != nil || s.Workers != 4 {

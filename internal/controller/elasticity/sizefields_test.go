@@ -19,6 +19,7 @@ import (
 	k8stesting "k8s.io/client-go/testing"
 
 	"github.com/tandem-gpu/tandem/pkg/api/v1alpha1"
+	"github.com/tandem-gpu/tandem/test/must"
 )
 
 var jobs = batchv1.SchemeGroupVersion.WithResource("jobs")
@@ -34,8 +35,8 @@ func newFieldsWorld(t *testing.T, gpus, size int, pods ...*v1.Pod) *world {
 	job.Spec.PodFailurePolicy = nil
 	job.Spec.Completions, job.Spec.CompletionMode = job.Spec.Parallelism, new(batchv1.IndexedCompletion)
 	object, err := runtime.DefaultUnstructuredConverter.ToUnstructured(job)
-	must(t, err)
-	must(t, w.dynamic.Tracker().Create(jobs, &unstructured.Unstructured{Object: object}, "ns"))
+	must.OK(t, err)
+	must.OK(t, w.dynamic.Tracker().Create(jobs, &unstructured.Unstructured{Object: object}, "ns"))
 	w.dynamic.PrependReactor("patch", "jobs", w.patch)
 	return w
 }
@@ -49,7 +50,7 @@ func (w *world) patch(action k8stesting.Action) (bool, runtime.Object, error) {
 		return true, nil, err
 	}
 	before, err := w.dynamic.Tracker().Get(jobs, "ns", patch.Name)
-	must(w, err)
+	must.OK(w, err)
 	_, object, err := k8stesting.ObjectReaction(w.dynamic.Tracker())(action)
 	if err != nil {
 		return true, nil, apierrors.NewInvalid(batchv1.SchemeGroupVersion.WithKind("Job").GroupKind(), patch.Name, nil)
@@ -66,18 +67,18 @@ func (w *world) patch(action k8stesting.Action) (bool, runtime.Object, error) {
 func (w *world) edit(change func(*unstructured.Unstructured)) {
 	w.Helper()
 	object, err := w.dynamic.Tracker().Get(jobs, "ns", "train")
-	must(w, err)
+	must.OK(w, err)
 	now := object.(*unstructured.Unstructured).DeepCopy()
 	change(now)
 	now.SetGeneration(now.GetGeneration() + 1)
-	must(w, w.dynamic.Tracker().Update(jobs, now, "ns"))
+	must.OK(w, w.dynamic.Tracker().Update(jobs, now, "ns"))
 }
 
 // fields compares both fields of the Job train.
 func (w *world) fields(want int64) {
 	w.Helper()
 	object, err := w.dynamic.Tracker().Get(jobs, "ns", "train")
-	must(w, err)
+	must.OK(w, err)
 	spec := object.(*unstructured.Unstructured).Object["spec"].(map[string]any)
 	if spec["parallelism"] != want || spec["completions"] != want {
 		w.Errorf("the Job has %v of %v, want %d", spec["parallelism"], spec["completions"], want)
@@ -113,7 +114,7 @@ func TestFieldsGrow(t *testing.T) {
 func TestFieldsShrink(t *testing.T) {
 	pods := members(t, "train", 8, 8, 0)
 	w := newFieldsWorld(t, 8, 8, append(pods, rigid(t)...)...)
-	must(t, w.objects.Create(t.Context(), targetOf("train", 2, 8, 8)))
+	must.OK(t, w.objects.Create(t.Context(), targetOf("train", 2, 8, 8)))
 	w.pass(0)
 	w.check("train", 4, "ForWaiting")
 	w.same("notices", leavers(at5), w.notices())
@@ -135,7 +136,7 @@ func TestFieldsLeaversByNumber(t *testing.T) {
 	waits := member("train", 1)
 	pods[1] = waits
 	w := newFieldsWorld(t, 8, 8, append(pods, members(t, "rigid", 5, 0, 0)...)...)
-	must(t, w.objects.Create(t.Context(), targetOf("train", 2, 8, 8)))
+	must.OK(t, w.objects.Create(t.Context(), targetOf("train", 2, 8, 8)))
 	w.pass(0)
 	w.same("notices", leavers(at5), w.notices())
 	w.check("train", 4, "ForWaiting")
@@ -148,7 +149,7 @@ func TestFieldsGrowAfterTheEnd(t *testing.T) {
 	failed := pods[6]
 	failed.Status.Phase, failed.Finalizers = v1.PodFailed, []string{"batch.kubernetes.io/job-tracking"}
 	w := newFieldsWorld(t, 16, 4, append(pods[:4:4], failed, pods[7])...)
-	must(t, w.objects.Create(t.Context(), targetOf("train", 2, 8, 4)))
+	must.OK(t, w.objects.Create(t.Context(), targetOf("train", 2, 8, 4)))
 	w.pass(0)
 	w.check("train", 8, "Idle")
 	w.fields(4)
@@ -165,7 +166,7 @@ func TestFieldsGrowAfterTheEnd(t *testing.T) {
 // changes, or when a user deletes the target; a new process knows it too.
 func TestFieldsRefused(t *testing.T) {
 	w := newFieldsWorld(t, 8, 8, append(members(t, "train", 8, 8, 0), rigid(t)...)...)
-	must(t, w.objects.Create(t.Context(), targetOf("train", 2, 8, 8)))
+	must.OK(t, w.objects.Create(t.Context(), targetOf("train", 2, 8, 8)))
 	tries := 0
 	w.refuse = func(verb, _ string) error {
 		if verb == "try" {
@@ -197,7 +198,7 @@ func TestFieldsRefused(t *testing.T) {
 // stays as it is.
 func TestFieldsNotAllowed(t *testing.T) {
 	w := newFieldsWorld(t, 8, 8, append(members(t, "train", 8, 8, 0), rigid(t)...)...)
-	must(t, w.objects.Create(t.Context(), targetOf("train", 2, 8, 8)))
+	must.OK(t, w.objects.Create(t.Context(), targetOf("train", 2, 8, 8)))
 	tries := 0
 	w.refuse = func(verb, _ string) error {
 		if verb == "try" {
@@ -222,7 +223,7 @@ func TestFieldsNotAllowed(t *testing.T) {
 // A refusal that comes only with the write takes the target back.
 func TestFieldsRefusedLate(t *testing.T) {
 	w := newFieldsWorld(t, 16, 2, members(t, "train", 2, 2, 0)...)
-	must(t, w.objects.Create(t.Context(), targetOf("train", 2, 8, 2)))
+	must.OK(t, w.objects.Create(t.Context(), targetOf("train", 2, 8, 2)))
 	w.refuse = func(verb, _ string) error {
 		if verb == "patch" {
 			return apierrors.NewInvalid(batchv1.SchemeGroupVersion.WithKind("Job").GroupKind(), "train", nil)
@@ -264,7 +265,7 @@ func TestFieldsChangedMeanwhile(t *testing.T) {
 // An owner whose controller does nothing gets its number back, and is left alone.
 func TestFieldsNotFollowed(t *testing.T) {
 	w := newFieldsWorld(t, 16, 2, members(t, "train", 2, 2, 0)...)
-	must(t, w.objects.Create(t.Context(), targetOf("train", 2, 8, 2)))
+	must.OK(t, w.objects.Create(t.Context(), targetOf("train", 2, 8, 2)))
 	w.fraction = 700 * time.Millisecond
 	w.pass(0)
 	w.fields(8)
@@ -282,7 +283,7 @@ func TestFieldsNotFollowed(t *testing.T) {
 	w.start()
 	w.pass(1000)
 	w.fields(2)
-	must(t, w.objects.Delete(t.Context(), w.target("train")))
+	must.OK(t, w.objects.Delete(t.Context(), w.target("train")))
 	w.pass(1010)
 	w.check("train", 8, "Idle")
 	w.pass(1020)
@@ -338,7 +339,7 @@ func TestFieldsFollowedBesideFailedPods(t *testing.T) {
 	t.Run("an owner that follows", func(t *testing.T) {
 		pods := members(t, "train", 8, 8, 0)
 		w := newFieldsWorld(t, 8, 8, slices.Concat(pods, failed(pods...), rigid(t))...)
-		must(t, w.objects.Create(t.Context(), targetOf("train", 2, 8, 8)))
+		must.OK(t, w.objects.Create(t.Context(), targetOf("train", 2, 8, 8)))
 		w.pass(0)
 		w.pass(5)
 		w.fields(4)
@@ -390,7 +391,7 @@ func TestFieldsShrinkNotFollowed(t *testing.T) {
 				pods[3].DeletionTimestamp, pods[3].Finalizers = &metav1.Time{Time: noon}, []string{"x"}
 			}
 			w := newFieldsWorld(t, 8, 8, append(pods, rigid(t)...)...)
-			must(t, w.objects.Create(t.Context(), targetOf("train", 2, 8, 8)))
+			must.OK(t, w.objects.Create(t.Context(), targetOf("train", 2, 8, 8)))
 			w.pass(0)
 			w.pass(5)
 			w.fields(4)
@@ -415,7 +416,7 @@ func TestFieldsRefusalOfAnotherObject(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			pods := members(t, "train", 8, 8, 0)
 			w := newFieldsWorld(t, 8, 8, append(pods, rigid(t)...)...)
-			must(t, w.objects.Create(t.Context(), targetOf("train", 2, 8, 8)))
+			must.OK(t, w.objects.Create(t.Context(), targetOf("train", 2, 8, 8)))
 			w.refuse = func(verb, _ string) error {
 				if verb == "try" {
 					return apierrors.NewForbidden(jobs.GroupResource(), "train", errors.New("field is immutable"))
@@ -487,7 +488,7 @@ func TestFieldsRefusals(t *testing.T) {
 		"another Job": {func(job *unstructured.Unstructured) { job.SetUID("other") }, reasonOwnerMissing, "another one"},
 	} {
 		w := newFieldsWorld(t, 8, 8, append(members(t, "train", 8, 8, 0), rigid(t)...)...)
-		must(t, w.objects.Create(t.Context(), targetOf("train", 2, 8, 8)))
+		must.OK(t, w.objects.Create(t.Context(), targetOf("train", 2, 8, 8)))
 		w.edit(test.edit)
 		w.pass(0)
 		t.Log(name)
@@ -502,7 +503,7 @@ func TestFieldsAutoscaler(t *testing.T) {
 	w := newFieldsWorld(t, 8, 8, append(members(t, "train", 8, 8, 0), rigid(t)...)...)
 	h := autoscaler("ns", "Job", "train")
 	h.OwnerReferences = owned("keda.sh/v1alpha1", "ScaledObject", "scaler")
-	must(t, w.options.Informers.Autoscaling().V2().HorizontalPodAutoscalers().Informer().GetStore().Add(h))
+	must.OK(t, w.options.Informers.Autoscaling().V2().HorizontalPodAutoscalers().Informer().GetStore().Add(h))
 	w.pass(0)
 	w.resizable(reasonOwnSize, "HorizontalPodAutoscaler hpa of ScaledObject scaler")
 }
@@ -510,7 +511,7 @@ func TestFieldsAutoscaler(t *testing.T) {
 // A request about one owner that fails is an error of the pass, and the gang keeps its size. The others are served.
 func TestFieldsUnreadable(t *testing.T) {
 	w := newFieldsWorld(t, 8, 8, append(members(t, "train", 8, 8, 0), rigid(t)...)...)
-	must(t, w.objects.Create(t.Context(), targetOf("train", 2, 8, 8)))
+	must.OK(t, w.objects.Create(t.Context(), targetOf("train", 2, 8, 8)))
 	w.dynamic.PrependReactor("get", "jobs", func(k8stesting.Action) (bool, runtime.Object, error) {
 		return true, nil, apierrors.NewInternalError(errors.New("no answer"))
 	})
@@ -524,7 +525,7 @@ func TestFieldsUnreadable(t *testing.T) {
 // Members that were told to leave stay told while the owner cannot be read.
 func TestNoticesStayWhileTheOwnerIsUnread(t *testing.T) {
 	w := newFieldsWorld(t, 8, 8, append(members(t, "train", 8, 8, 0), rigid(t)...)...)
-	must(t, w.objects.Create(t.Context(), targetOf("train", 2, 8, 8)))
+	must.OK(t, w.objects.Create(t.Context(), targetOf("train", 2, 8, 8)))
 	w.pass(0)
 	told := w.notices()
 	if len(told) == 0 {
@@ -555,11 +556,11 @@ func TestFieldsDeletionCost(t *testing.T) {
 		"apiVersion": "apps/v1", "kind": "ReplicaSet", "metadata": map[string]any{"namespace": "ns", "name": "set", "uid": "uid-set"},
 		"spec": map[string]any{"replicas": int64(4)},
 	}}
-	must(t, w.dynamic.Tracker().Add(set))
+	must.OK(t, w.dynamic.Tracker().Add(set))
 	w.dynamic.PrependReactor("patch", "replicasets", func(action k8stesting.Action) (bool, runtime.Object, error) {
 		return len(action.(k8stesting.PatchActionImpl).PatchOptions.DryRun) > 0, set, nil
 	})
-	must(t, w.objects.Create(t.Context(), targetOf("train", 2, 4, 4)))
+	must.OK(t, w.objects.Create(t.Context(), targetOf("train", 2, 4, 4)))
 	w.pass(0)
 	w.same("notices", map[string]string{"train-2": at5, "train-3": at5}, w.notices())
 	costs := func() string {

@@ -13,6 +13,7 @@ import (
 
 	"github.com/tandem-gpu/tandem/pkg/api/v1alpha1"
 	"github.com/tandem-gpu/tandem/pkg/traffic"
+	"github.com/tandem-gpu/tandem/test/must"
 )
 
 // withLong makes long requests of bert a class, with a rule of its own: an a100 serves 10 a second, and 5.4 within the promise; a t4 serves none.
@@ -36,7 +37,7 @@ func (w *world) addRule(name, refs string) {
 	rule := object(w.T, `{"apiVersion": "v1", "kind": "Rule", "name": "`+name+`", "backendRefs": [`+refs+`]}`).Object
 	delete(rule, "apiVersion")
 	delete(rule, "kind")
-	must(w.T, unstructured.SetNestedSlice(w.route.Object, append(rules, rule), "spec", "rules"))
+	must.OK(w.T, unstructured.SetNestedSlice(w.route.Object, append(rules, rule), "spec", "rules"))
 }
 
 // arriveOf makes so many requests a second arrive, some of them long.

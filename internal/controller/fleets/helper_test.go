@@ -31,17 +31,11 @@ import (
 	jsonpatch "gopkg.in/evanphx/json-patch.v4"
 
 	"github.com/tandem-gpu/tandem/pkg/api/v1alpha1"
+	"github.com/tandem-gpu/tandem/test/must"
 )
 
 // noon is the time of the first pass.
 var noon = time.Date(2026, 1, 31, 12, 0, 0, 0, time.UTC)
-
-func must(t testing.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
 
 // bert is a fleet of two variants. A replica of a100 serves 45.4 requests a second within a second in .99 of all cases (50 - ln 100), one of t4
 // serves 5.4; sizes are for .95 of the promise, at which they serve 45.2 and 5.15. An a100 costs as much as three t4.
@@ -88,16 +82,16 @@ spec:
 func read[T any](t testing.TB, text string) *T {
 	t.Helper()
 	o := new(T)
-	must(t, yaml.UnmarshalStrict([]byte(text), o))
+	must.OK(t, yaml.UnmarshalStrict([]byte(text), o))
 	return o
 }
 
 func object(t testing.TB, text string) *unstructured.Unstructured {
 	t.Helper()
 	raw, err := yaml.YAMLToJSON([]byte(text))
-	must(t, err)
+	must.OK(t, err)
 	o := &unstructured.Unstructured{}
-	must(t, o.UnmarshalJSON(raw))
+	must.OK(t, o.UnmarshalJSON(raw))
 	return o
 }
 
@@ -129,7 +123,7 @@ func newWorld(t *testing.T, more ...*v1alpha1.InferenceFleet) *world {
 		ready: map[string]int{}, route: object(t, aRoute), scaleErr: map[string]error{}}
 	f := read[v1alpha1.InferenceFleet](t, bert)
 	scheme := runtime.NewScheme()
-	must(t, v1alpha1.AddToScheme(scheme))
+	must.OK(t, v1alpha1.AddToScheme(scheme))
 	all := []client.Object{f}
 	for _, o := range more {
 		all = append(all, o)
@@ -140,7 +134,7 @@ func newWorld(t *testing.T, more ...*v1alpha1.InferenceFleet) *world {
 	w.objects = fake.NewClientBuilder().WithScheme(scheme).WithObjects(all...).WithStatusSubresource(all...).Build()
 	w.kube = informers.NewSharedInformerFactory(kubefake.NewClientset(), 0)
 	for _, name := range []string{"bert-a100", "bert-t4"} {
-		must(t, w.kube.Core().V1().Services().Informer().GetIndexer().Add(&v1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: name}}))
+		must.OK(t, w.kube.Core().V1().Services().Informer().GetIndexer().Add(&v1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: name}}))
 		w.setReady(name, w.replicas[name])
 	}
 	w.restart()
@@ -159,7 +153,7 @@ func (w *world) restart() {
 		Informers: w.kube, Dynamic: dynamic, Mapper: mapper, Client: w.objects, Recorder: w.said, Every: 15 * time.Second, Patience: 2 * time.Minute,
 		Now: func() time.Time { return w.at },
 	})
-	must(w.T, err)
+	must.OK(w.T, err)
 }
 
 // serve answers for scales and the route.
@@ -216,7 +210,7 @@ func (w *world) deployment(name string) (*unstructured.Unstructured, error) {
 		return nil, apierrors.NewNotFound(schema.GroupResource{Group: "apps", Resource: "deployments"}, name)
 	}
 	o := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "apps/v1", "kind": "Deployment", "metadata": map[string]any{"name": name, "namespace": "ns"}}}
-	must(w.T, unstructured.SetNestedStringMap(o.Object, w.podLabels, "spec", "template", "metadata", "labels"))
+	must.OK(w.T, unstructured.SetNestedStringMap(o.Object, w.podLabels, "spec", "template", "metadata", "labels"))
 	return o, nil
 }
 
@@ -240,22 +234,22 @@ func (w *world) patch(a k8stesting.PatchActionImpl) (*unstructured.Unstructured,
 		}
 	}
 	raw, err := json.Marshal(now.Object)
-	must(w.T, err)
+	must.OK(w.T, err)
 	p, err := jsonpatch.DecodePatch(a.GetPatch())
-	must(w.T, err)
+	must.OK(w.T, err)
 	changed, err := p.Apply(raw)
 	if err != nil {
 		return nil, apierrors.NewGenericServerResponse(http.StatusUnprocessableEntity, "patch", a.GetResource().GroupResource(), a.GetName(), err.Error(), 0, false)
 	}
 	o := &unstructured.Unstructured{}
-	must(w.T, o.UnmarshalJSON(changed))
+	must.OK(w.T, o.UnmarshalJSON(changed))
 	if !isScale {
 		w.route = o
 		w.writes = append(w.writes, "route "+w.weights())
 		return o, nil
 	}
 	n, _, err := unstructured.NestedInt64(o.Object, "spec", "replicas")
-	must(w.T, err)
+	must.OK(w.T, err)
 	w.writes = append(w.writes, fmt.Sprintf("%s %d→%d", what, w.replicas[a.GetName()], n))
 	w.replicas[a.GetName()] = int(n)
 	return o, nil
@@ -280,7 +274,7 @@ func (w *world) setWeights(t4, a100 int64) {
 	rules, _, _ := unstructured.NestedSlice(w.route.Object, "spec", "rules")
 	refs := rules[1].(map[string]any)["backendRefs"].([]any)
 	refs[0].(map[string]any)["weight"], refs[1].(map[string]any)["weight"] = t4, a100
-	must(w.T, unstructured.SetNestedSlice(w.route.Object, rules, "spec", "rules"))
+	must.OK(w.T, unstructured.SetNestedSlice(w.route.Object, rules, "spec", "rules"))
 }
 
 // setReady makes so many endpoints of a Service ready; one more is not.
@@ -296,7 +290,7 @@ func (w *world) setReady(name string, n int) {
 	other := s.DeepCopy() // the slice of the other IP family has the same endpoints
 	other.Name = name + "-6"
 	for _, slice := range []*discoveryv1.EndpointSlice{s, other} {
-		must(w.T, w.kube.Discovery().V1().EndpointSlices().Informer().GetIndexer().Add(slice))
+		must.OK(w.T, w.kube.Discovery().V1().EndpointSlices().Informer().GetIndexer().Add(slice))
 	}
 }
 
@@ -307,9 +301,7 @@ func (w *world) pass() []string {
 	w.prom.mu.Lock()
 	w.prom.at = w.at.Add(-w.prom.lag)
 	w.prom.mu.Unlock()
-	if err := w.Pass(w.Context()); err != nil {
-		w.Fatal(err)
-	}
+	must.OK(w, w.Pass(w.Context()))
 	w.at = w.at.Add(15 * time.Second)
 	return w.writes
 }
@@ -330,7 +322,7 @@ func (w *world) settle(span time.Duration) (writes []string) {
 func (w *world) fleet(name string) *v1alpha1.InferenceFleet {
 	w.Helper()
 	f := &v1alpha1.InferenceFleet{}
-	must(w.T, w.objects.Get(w.Context(), types.NamespacedName{Namespace: "ns", Name: name}, f))
+	must.OK(w.T, w.objects.Get(w.Context(), types.NamespacedName{Namespace: "ns", Name: name}, f))
 	return f
 }
 
@@ -339,7 +331,7 @@ func (w *world) change(edit func(*v1alpha1.InferenceFleetSpec)) {
 	w.Helper()
 	f := w.fleet("bert")
 	edit(&f.Spec)
-	must(w.T, w.objects.Update(w.Context(), f))
+	must.OK(w.T, w.objects.Update(w.Context(), f))
 }
 
 // condition returns a condition of bert: "False ForeignBackends".
@@ -375,7 +367,7 @@ func (w *world) events() (list []string) {
 func (w *world) autoscaler(h *autoscalingv2.HorizontalPodAutoscaler) {
 	w.Helper()
 	h.Namespace = "ns"
-	must(w.T, w.kube.Autoscaling().V2().HorizontalPodAutoscalers().Informer().GetIndexer().Add(h))
+	must.OK(w.T, w.kube.Autoscaling().V2().HorizontalPodAutoscalers().Informer().GetIndexer().Add(h))
 }
 
 func (w *world) patches(kind, result string) float64 {

@@ -10,6 +10,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 	"k8s.io/client-go/informers"
 	kubefake "k8s.io/client-go/kubernetes/fake"
+
+	"github.com/tandem-gpu/tandem/test/must"
 )
 
 // What is served is what the table, and so the reference page, says. The series of a fleet end with it.
@@ -22,7 +24,7 @@ func TestMetricsAreThoseOfTheTable(t *testing.T) {
 	r.MustRegister(w.Collectors()...)
 	served := map[string]string{}
 	found, err := r.Gather()
-	must(t, err)
+	must.OK(t, err)
 	for _, f := range found {
 		names := map[string]bool{}
 		for _, l := range f.Metric[0].Label {
@@ -53,7 +55,7 @@ func TestMetricsAreThoseOfTheTable(t *testing.T) {
 	if got := []float64{of(w.metrics.replicas, "ns", "bert", "a100"), of(w.metrics.weights, "ns", "bert", "a100"), of(w.metrics.demand, "ns", "bert"), of(w.metrics.kept, "ns", "bert")}; !cmp.Equal(got, []float64{1, 1, 22, 1}) {
 		t.Errorf("replicas, weight, demand, kept: %v", got)
 	}
-	must(t, w.objects.Delete(t.Context(), w.fleet("bert")))
+	must.OK(t, w.objects.Delete(t.Context(), w.fleet("bert")))
 	w.pass()
 	for i, g := range w.metrics.gauges() {
 		if n := testutil.CollectAndCount(g); n > 0 {
@@ -65,7 +67,7 @@ func TestMetricsAreThoseOfTheTable(t *testing.T) {
 func TestOptions(t *testing.T) {
 	o := Options{Informers: informers.NewSharedInformerFactory(kubefake.NewClientset(), 0), Every: time.Second, Patience: time.Minute}
 	c, err := New(o)
-	must(t, err)
+	must.OK(t, err)
 	if err := c.Ready(nil); err == nil || !c.NeedLeaderElection() {
 		t.Error("it is ready before it has read anything, or works without a lease")
 	}

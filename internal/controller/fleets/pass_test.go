@@ -14,6 +14,7 @@ import (
 
 	"github.com/tandem-gpu/tandem/pkg/api/v1alpha1"
 	"github.com/tandem-gpu/tandem/pkg/traffic"
+	"github.com/tandem-gpu/tandem/test/must"
 )
 
 func wantWrites(t *testing.T, what string, got []string, want ...string) {
@@ -63,7 +64,7 @@ func TestInferencePool(t *testing.T) {
 	w := newWorld(t)
 	rules, _, _ := unstructured.NestedSlice(w.route.Object, "spec", "rules")
 	rules[1].(map[string]any)["backendRefs"].([]any)[1] = map[string]any{"group": "inference.networking.k8s.io", "kind": "InferencePool", "name": "pool", "weight": int64(1)}
-	must(t, unstructured.SetNestedSlice(w.route.Object, rules, "spec", "rules"))
+	must.OK(t, unstructured.SetNestedSlice(w.route.Object, rules, "spec", "rules"))
 	w.change(func(s *v1alpha1.InferenceFleetSpec) { s.Variants[0].InferencePool = "pool" })
 	w.setWeights(300, 700)
 	w.arrive("30")
@@ -345,7 +346,7 @@ func TestSlowdownsOutliveTheProcess(t *testing.T) {
 	f := w.fleet("bert")
 	f.Status.Variants = append(f.Status.Variants, v1alpha1.FleetVariantStatus{Name: "gone", Slowdown: "3"})
 	f.Status.Variants[1].Slowdown = "NaN"
-	must(t, w.objects.Status().Update(t.Context(), f))
+	must.OK(t, w.objects.Status().Update(t.Context(), f))
 	w.restart()
 	w.arrive("20")
 	w.at = w.at.Add(time.Minute)

@@ -10,6 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/tandem-gpu/tandem/pkg/api/v1alpha1"
+	"github.com/tandem-gpu/tandem/test/must"
 )
 
 // gpuNode makes a node with a GPU of a model.
@@ -17,7 +18,7 @@ func (w *world) gpuNode(name, model string) {
 	w.Helper()
 	g := &v1alpha1.GPUNode{ObjectMeta: metav1.ObjectMeta{Name: name}}
 	g.Status.Devices = []v1alpha1.GPUDevice{{ID: "GPU-" + name, Model: model}}
-	must(w.T, w.objects.Create(w.Context(), g))
+	must.OK(w.T, w.objects.Create(w.Context(), g))
 }
 
 // pod makes a pod, or changes it. One with elastic workers is a member of an elastic job.
@@ -30,7 +31,7 @@ func (w *world) pod(name, node, class string, priority int32, change ...func(*v1
 	for _, f := range change {
 		f(p)
 	}
-	must(w.T, w.kube.Core().V1().Pods().Informer().GetIndexer().Add(p))
+	must.OK(w.T, w.kube.Core().V1().Pods().Informer().GetIndexer().Add(p))
 }
 
 func elasticMember(p *v1.Pod) { p.Annotations[v1alpha1.AnnotationElasticWorkers] = "1-4" }
@@ -104,7 +105,7 @@ func TestPrioritized(t *testing.T) {
 // GPUNodes have hyphens in place of blanks: a variant whose model has a blank lends nothing.
 func TestExampleNamesModelsAsGPUNodesDo(t *testing.T) {
 	raw, err := os.ReadFile(filepath.Join("..", "..", "..", "examples", "inference", "fleet.yaml"))
-	must(t, err)
+	must.OK(t, err)
 	first, _, _ := strings.Cut(string(raw), "\n---\n")
 	f := read[v1alpha1.InferenceFleet](t, first)
 	for i := range f.Spec.Variants {

@@ -9,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/tandem-gpu/tandem/pkg/api/v1alpha1"
+	"github.com/tandem-gpu/tandem/test/must"
 )
 
 // ownReplicas are the replicas that the variants of a fleet declare themselves.
@@ -48,8 +49,8 @@ func describedByProfile(s *v1alpha1.InferenceFleetSpec) {
 func newProfiled(t *testing.T) *world {
 	t.Helper()
 	w := newWorld(t)
-	must(t, w.objects.Create(t.Context(), read[v1alpha1.WorkloadProfile](t, bertProfile)))
-	must(t, w.objects.Create(t.Context(), aNode("n1", "A100", 10)))
+	must.OK(t, w.objects.Create(t.Context(), read[v1alpha1.WorkloadProfile](t, bertProfile)))
+	must.OK(t, w.objects.Create(t.Context(), aNode("n1", "A100", 10)))
 	w.change(describedByProfile)
 	return w
 }
@@ -57,8 +58,8 @@ func newProfiled(t *testing.T) *world {
 // replaceProfile puts another profile in the place of that of bert.
 func (w *world) replaceProfile(text string) {
 	w.Helper()
-	must(w.T, w.objects.Delete(w.Context(), read[v1alpha1.WorkloadProfile](w, bertProfile)))
-	must(w.T, w.objects.Create(w.Context(), read[v1alpha1.WorkloadProfile](w, text)))
+	must.OK(w.T, w.objects.Delete(w.Context(), read[v1alpha1.WorkloadProfile](w, bertProfile)))
+	must.OK(w.T, w.objects.Create(w.Context(), read[v1alpha1.WorkloadProfile](w, text)))
 }
 
 // A fleet by a profile has the sizes of one that declares the same, and follows a change of the profile.
@@ -105,7 +106,7 @@ func TestProfilesThatSayTooLittle(t *testing.T) {
 		{"no such profile", func(w *world) { w.change(func(s *v1alpha1.InferenceFleetSpec) { s.Variants[0].Profile = "bart" }) },
 			"ProfileMissing", "variant a100: WorkloadProfile bart does not exist: create it, correct profile, or declare replica"},
 		{"another model", func(w *world) {
-			must(w.T, w.objects.Create(w.Context(), aNode("n2", "H100", 10)))
+			must.OK(w.T, w.objects.Create(w.Context(), aNode("n2", "H100", 10)))
 			w.change(func(s *v1alpha1.InferenceFleetSpec) { s.Variants[0].GPUModel = "H100" })
 		}, "ProfileIncomplete", "variant a100: WorkloadProfile bert-large does not say how a replica serves on H100 at 50 percent, which 5 slots of 10 are. It has A100 at 50 percent, A100 at 14 percent: add"},
 		{"another share", func(w *world) { w.change(func(s *v1alpha1.InferenceFleetSpec) { s.Variants[0].Slots = 20 }) },
@@ -169,14 +170,14 @@ func TestSlotsOfAModelWhoseNodesLeave(t *testing.T) {
 	w := newProfiled(t)
 	w.arrive("20")
 	w.pass()
-	must(t, w.objects.Delete(t.Context(), aNode("n1", "A100", 10)))
+	must.OK(t, w.objects.Delete(t.Context(), aNode("n1", "A100", 10)))
 	w.pass()
 	if got := w.condition(v1alpha1.ConditionFleetReady); got != "True Controlled" {
 		t.Errorf("without the node: %s, %s", got, w.message(v1alpha1.ConditionFleetReady))
 	}
 	// 5 slots of 35 are 14.3 percent.
-	must(t, w.objects.Create(t.Context(), aNode("n1", "A100", 35)))
-	must(t, w.objects.Create(t.Context(), aNode("n2", "A100", 7)))
+	must.OK(t, w.objects.Create(t.Context(), aNode("n1", "A100", 35)))
+	must.OK(t, w.objects.Create(t.Context(), aNode("n2", "A100", 7)))
 	w.settle(2 * numbersEvery)
 	if got := w.fleet("bert").Status.Variants[0].Capacity; got != w.fleet("bert").Status.Variants[1].Capacity {
 		t.Errorf("at 14 percent a replica serves %s requests a second, want as one of t4: %s", got, w.fleet("bert").Status.Variants[1].Capacity)

@@ -15,6 +15,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/tandem-gpu/tandem/pkg/api/v1alpha1"
+	"github.com/tandem-gpu/tandem/test/must"
 )
 
 // Whatever is wrong with Prometheus: nothing changes, for as long as it lasts, and the condition says why. What answers with texts of another API
@@ -128,8 +129,8 @@ func TestRateIsTheSumOfTheVariants(t *testing.T) {
 				measured: w.measureAll(t.Context(), []*v1alpha1.InferenceFleet{f}, w.at)[0]}
 			var err error
 			v.fleet, err = declared(f, ownReplicas(f))
-			must(t, err)
-			must(t, v.observe(t.Context()))
+			must.OK(t, err)
+			must.OK(t, v.observe(t.Context()))
 			reason := ""
 			if v.measured.problem != nil {
 				reason = v.measured.problem.reason
@@ -208,7 +209,7 @@ func TestQueriesOfTokens(t *testing.T) {
 // The guide has the queries of all presets.
 func TestGuideListsThePresets(t *testing.T) {
 	raw, err := os.ReadFile("../../../docs/guides/inference.md")
-	must(t, err)
+	must.OK(t, err)
 	guide := strings.Join(strings.Fields(string(raw)), " ")
 	all := maps.Clone(presets)
 	all["vllm, for tokens"] = vllmTokens

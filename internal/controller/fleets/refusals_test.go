@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/tandem-gpu/tandem/pkg/api/v1alpha1"
+	"github.com/tandem-gpu/tandem/test/must"
 )
 
 // Whatever the controller must not write keeps its size, and a condition says why. The fleet needs more replicas in all cases.
@@ -55,7 +56,7 @@ func TestRefusals(t *testing.T) {
 			w.scaleErr["bert-a100"] = apierrors.NewForbidden(deployments, "bert-a100", errors.New("no role"))
 		}, v1alpha1.ConditionScaled, "False NotAllowed", "", true},
 		{"no Service", func(t *testing.T, w *world) {
-			must(t, w.kube.Core().V1().Services().Informer().GetIndexer().Delete(&v1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "bert-a100"}}))
+			must.OK(t, w.kube.Core().V1().Services().Informer().GetIndexer().Delete(&v1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "bert-a100"}}))
 		}, v1alpha1.ConditionScaled, "False ServiceMissing", "variant a100: Service bert-a100 does not exist: create it, or correct service", true},
 		{"no route", func(_ *testing.T, w *world) { w.route = nil }, v1alpha1.ConditionRouted, "False RouteMissing", "", false},
 		{"no rule", func(_ *testing.T, w *world) {
@@ -232,7 +233,7 @@ func TestDeclaredDefaults(t *testing.T) {
 	o.Spec.Variants[1].Cost = 0
 	o.Spec.Variants[1].Replica.Gate = &metav1.Duration{Duration: time.Second}
 	f, err := declared(o, ownReplicas(o))
-	must(t, err)
+	must.OK(t, err)
 	a, b := f.Variants[0], f.Variants[1]
 	if f.Promise.Quantile != .99 || f.Objective != "proportional" || a.Cost != 7 || b.Cost != 1 || a.Replica.Variation != 1 || a.Replica.Gate != 0 ||
 		b.Replica.Gate != time.Second || a.Least != 1 || a.Most != 20 || a.Load != time.Minute || a.Replica.Rate != 50 || a.Replica.Time != 20*time.Millisecond {

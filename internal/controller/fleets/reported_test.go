@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/tandem-gpu/tandem/pkg/api/v1alpha1"
+	"github.com/tandem-gpu/tandem/test/must"
 )
 
 // reported makes bert a fleet without Prometheus.
@@ -30,7 +31,7 @@ func (w *world) readyPods(service string, uids ...types.UID) {
 	other := s.DeepCopy()
 	other.Name = service + "-6"
 	for _, slice := range []*discoveryv1.EndpointSlice{s, other} {
-		must(w.T, w.kube.Discovery().V1().EndpointSlices().Informer().GetIndexer().Add(slice))
+		must.OK(w.T, w.kube.Discovery().V1().EndpointSlices().Informer().GetIndexer().Add(slice))
 	}
 }
 
@@ -51,7 +52,7 @@ func (w *world) report(rates ...string) {
 	}
 	old := &v1alpha1.GPUNode{ObjectMeta: metav1.ObjectMeta{Name: "n1"}}
 	_ = w.objects.Delete(w.Context(), old) // there is none at first
-	must(w.T, w.objects.Create(w.Context(), n))
+	must.OK(w.T, w.objects.Create(w.Context(), n))
 }
 
 // The rate of a fleet is what its pods report: bert grows for 66 requests a second as it does by queries.

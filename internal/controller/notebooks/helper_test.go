@@ -23,17 +23,11 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
 	"github.com/tandem-gpu/tandem/pkg/api/v1alpha1"
+	"github.com/tandem-gpu/tandem/test/must"
 )
 
 // noon is the time of the first pass.
 var noon = time.Date(2026, 1, 31, 12, 0, 0, 0, time.UTC)
-
-func must(t testing.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
 
 // jupyter is a server that says what the test wants.
 type jupyter struct {
@@ -110,10 +104,10 @@ func newWorld(t *testing.T, more ...client.Object) *world {
 		Informers: w.factory, Kube: w.kube, GPUNodes: gpuNodes(t, more...), Recorder: w.said,
 		Every: time.Minute, Notice: 10 * time.Minute, Now: func() time.Time { return w.at },
 	})
-	must(t, err)
+	must.OK(t, err)
 	w.kube.PrependReactor("patch", "statefulsets", w.scale)
 	w.put(notebookSet(w.jupyter.port(), "60m"))
-	must(t, w.kube.Tracker().Add(notebookPod()))
+	must.OK(t, w.kube.Tracker().Add(notebookPod()))
 	w.jupyter.kernels("idle", noon.Add(-time.Minute))
 	return w
 }
@@ -121,7 +115,7 @@ func newWorld(t *testing.T, more ...client.Object) *world {
 // gpuNodes reads these GPUNodes.
 func gpuNodes(t *testing.T, list ...client.Object) client.Reader {
 	scheme := runtime.NewScheme()
-	must(t, v1alpha1.AddToScheme(scheme))
+	must.OK(t, v1alpha1.AddToScheme(scheme))
 	return fake.NewClientBuilder().WithScheme(scheme).WithObjects(list...).Build()
 }
 
@@ -165,14 +159,14 @@ func notebookPod() *v1.Pod {
 // put has the informer know a StatefulSet.
 func (w *world) put(s *appsv1.StatefulSet) {
 	w.Helper()
-	must(w.T, w.factory.Apps().V1().StatefulSets().Informer().GetStore().Add(s))
+	must.OK(w.T, w.factory.Apps().V1().StatefulSets().Informer().GetStore().Add(s))
 }
 
 // set returns a copy of the StatefulSet nb.
 func (w *world) set() *appsv1.StatefulSet {
 	w.Helper()
 	s, err := w.statefulSets.StatefulSets("ns").Get("nb")
-	must(w.T, err)
+	must.OK(w.T, err)
 	return s.DeepCopy()
 }
 
@@ -187,7 +181,7 @@ func (w *world) annotate(key, value string) {
 func (w *world) pod() *v1.Pod {
 	w.Helper()
 	p, err := w.kube.CoreV1().Pods("ns").Get(w.Context(), "nb-0", metav1.GetOptions{})
-	must(w.T, err)
+	must.OK(w.T, err)
 	return p
 }
 
@@ -197,7 +191,7 @@ func (w *world) change(do func(*v1.Pod)) {
 	p := w.pod()
 	do(p)
 	_, err := w.kube.CoreV1().Pods("ns").Update(w.Context(), p, metav1.UpdateOptions{})
-	must(w.T, err)
+	must.OK(w.T, err)
 }
 
 // idleFor has nothing work in the notebook for a time at noon, and the pod say so, with the four minutes that a controller takes off.
@@ -219,7 +213,7 @@ func (w *world) restart() { w.memory = map[types.UID]*memory{} }
 func (w *world) pass(after time.Duration) (told []string) {
 	w.Helper()
 	w.at = w.at.Add(after)
-	must(w.T, w.Pass(w.Context()))
+	must.OK(w.T, w.Pass(w.Context()))
 	return w.events()
 }
 

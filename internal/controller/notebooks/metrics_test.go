@@ -10,6 +10,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 	"k8s.io/client-go/informers"
 	kubefake "k8s.io/client-go/kubernetes/fake"
+
+	"github.com/tandem-gpu/tandem/test/must"
 )
 
 func value(t testing.TB, c prometheus.Collector) float64 {
@@ -24,7 +26,7 @@ func TestMetricsAreThoseOfTheTable(t *testing.T) {
 	r.MustRegister(w.Collectors()...)
 	served := map[string]string{}
 	found, err := r.Gather()
-	must(t, err)
+	must.OK(t, err)
 	for _, f := range found {
 		names := []string{}
 		for _, l := range f.Metric[0].Label {
@@ -56,7 +58,7 @@ func TestWarningsAreCounted(t *testing.T) {
 func TestOptions(t *testing.T) {
 	o := Options{Informers: informers.NewSharedInformerFactory(kubefake.NewClientset(), 0), Every: time.Second, Notice: 10 * time.Second}
 	c, err := New(o)
-	must(t, err)
+	must.OK(t, err)
 	if err := c.Ready(nil); err == nil || !c.NeedLeaderElection() {
 		t.Error("it is ready before it has read anything, or works without a lease")
 	}

@@ -18,6 +18,7 @@ import (
 	k8stesting "k8s.io/client-go/testing"
 
 	"github.com/tandem-gpu/tandem/pkg/api/v1alpha1"
+	"github.com/tandem-gpu/tandem/test/must"
 )
 
 const parkPatch = `nb/scale [{"op":"test","path":"/spec/replicas","value":1},{"op":"replace","path":"/spec/replicas","value":0}]`
@@ -58,7 +59,7 @@ func TestParks(t *testing.T) {
 	w.want("Warned")
 	w.wantEvents(w.pass(time.Minute), "Normal NotebookParked scaled to zero after 1h0m0s without work. A page")
 	w.want("Parked", parkPatch)
-	must(t, w.kube.CoreV1().Pods("ns").Delete(t.Context(), "nb-0", metav1.DeleteOptions{}))
+	must.OK(t, w.kube.CoreV1().Pods("ns").Delete(t.Context(), "nb-0", metav1.DeleteOptions{}))
 	w.wantEvents(w.passes(3))
 	w.want("Parked", parkPatch)
 }
@@ -166,7 +167,7 @@ func TestUnreachable(t *testing.T) {
 		"two pods": {func(w *world) {
 			p := notebookPod()
 			p.Name, p.UID = "nb-1", "second"
-			must(w.T, w.kube.Tracker().Add(p))
+			must.OK(w.T, w.kube.Tracker().Add(p))
 		}, lookNotReady, "has the pods nb-0 and nb-1"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -196,7 +197,7 @@ func TestUnreachable(t *testing.T) {
 func TestToken(t *testing.T) {
 	w := newWorld(t)
 	w.annotate(v1alpha1.AnnotationNotebookToken, "jupyter/key")
-	must(t, w.kube.Tracker().Add(&v1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "jupyter"}, Data: map[string][]byte{"key": []byte("s3cret"), "token": []byte("not\nlegal")}}))
+	must.OK(t, w.kube.Tracker().Add(&v1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "jupyter"}, Data: map[string][]byte{"key": []byte("s3cret"), "token": []byte("not\nlegal")}}))
 	w.pass(0)
 	w.want("Idle")
 	if diff := cmp.Diff([]string{"token s3cret", "token s3cret"}, w.jupyter.tokens); diff != "" {
@@ -254,10 +255,10 @@ func TestInvalid(t *testing.T) {
 	h := &autoscalingv2.HorizontalPodAutoscaler{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "h"}}
 	h.Spec.ScaleTargetRef = autoscalingv2.CrossVersionObjectReference{Kind: "StatefulSet", Name: "nb"}
 	store := w.factory.Autoscaling().V2().HorizontalPodAutoscalers().Informer().GetStore()
-	must(t, store.Add(h))
+	must.OK(t, store.Add(h))
 	w.wantEvents(w.passes(100), "HorizontalPodAutoscaler h scales StatefulSet ns/nb")
 	w.want("Invalid")
-	must(t, store.Delete(h))
+	must.OK(t, store.Delete(h))
 	w.wantEvents(w.pass(time.Minute))
 	w.want("Idle") // what the pod shows is hours old
 }

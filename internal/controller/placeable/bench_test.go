@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/tandem-gpu/tandem/internal/controller/snapshot"
+	"github.com/tandem-gpu/tandem/test/must"
 )
 
 // benchObjects returns nodes of eight devices in racks of twenty, of which four in five devices have two pods of a low priority.
@@ -66,6 +67,6 @@ func BenchmarkDecide(b *testing.B) {
 func used(b *testing.B) time.Duration {
 	b.Helper()
 	var u syscall.Rusage
-	must(b, syscall.Getrusage(syscall.RUSAGE_SELF, &u))
+	must.OK(b, syscall.Getrusage(syscall.RUSAGE_SELF, &u))
 	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/tandem-gpu/tandem/internal/controller/snapshot"
 	"github.com/tandem-gpu/tandem/pkg/api/v1alpha1"
 	"github.com/tandem-gpu/tandem/pkg/vgpu"
+	"github.com/tandem-gpu/tandem/test/must"
 )
 
 const (
@@ -133,7 +134,7 @@ func TestDecideInTurn(t *testing.T) {
 		}
 	}
 	for _, n := range v.Cluster.Nodes {
-		must(t, n.Check())
+		must.OK(t, n.Check())
 	}
 }
 
@@ -190,7 +191,7 @@ func TestDecideEvictsNoMoreThanItNeeds(t *testing.T) {
 		t.Errorf("a second Workload that may preempt, for the device of the pod that stayed: %+v", got)
 	}
 	for _, n := range v.Cluster.Nodes {
-		must(t, n.Check())
+		must.OK(t, n.Check())
 	}
 }
 

@@ -15,19 +15,13 @@ import (
 	"github.com/tandem-gpu/tandem/internal/testkit"
 	"github.com/tandem-gpu/tandem/pkg/api/v1alpha1"
 	"github.com/tandem-gpu/tandem/pkg/vgpu"
+	"github.com/tandem-gpu/tandem/test/must"
 )
 
 const rack = "example.com/rack"
 
 // noon is the time of the passes.
 var noon = time.Date(2026, 1, 31, 12, 0, 0, 0, time.UTC)
-
-func must(t testing.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
 
 // nodeOf returns a ready node of a rack with 64 cores, and its GPUNode with healthy A100 of ten slots and 40 GiB.
 func nodeOf(name, inRack string, devices int) (*v1.Node, *v1alpha1.GPUNode) {
@@ -147,7 +141,7 @@ func runs(t testing.TB, name, node string, device int, slots vgpu.Slots, priorit
 	a := testkit.Assignment(t, testkit.Node(t, node, testkit.A100, 8), device, "ns/"+name, slots)
 	a.UID = vgpu.UID(p.UID)
 	raw, err := kube.EncodeAssignment(a)
-	must(t, err)
+	must.OK(t, err)
 	p.Annotations[v1alpha1.AnnotationAssignment] = raw
 	return p
 }

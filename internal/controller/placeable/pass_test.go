@@ -24,6 +24,7 @@ import (
 	clientfake "sigs.k8s.io/controller-runtime/pkg/client/fake"
 
 	"github.com/tandem-gpu/tandem/pkg/api/v1alpha1"
+	"github.com/tandem-gpu/tandem/test/must"
 )
 
 // world is a controller with the API in memory: the stores of its informers are filled by hand.
@@ -39,7 +40,7 @@ type world struct {
 func newWorld(t *testing.T) *world {
 	t.Helper()
 	scheme := runtime.NewScheme()
-	must(t, v1alpha1.AddToScheme(scheme))
+	must.OK(t, v1alpha1.AddToScheme(scheme))
 	w := &world{time: noon}
 	w.objects = dynamicfake.NewSimpleDynamicClientWithCustomListKinds(runtime.NewScheme(), map[schema.GroupVersionResource]string{
 		Workloads: "WorkloadList", AdmissionChecks: "AdmissionCheckList", ResourceFlavors: "ResourceFlavorList",
@@ -56,11 +57,11 @@ func newWorld(t *testing.T) *world {
 		Informers: w.core, Kueue: w.kueue, Dynamic: w.objects, GPUNodes: gpus.Build(), Every: time.Second, Patience: time.Minute,
 		Now: func() time.Time { return w.time },
 	})
-	must(t, err)
+	must.OK(t, err)
 	for _, n := range o.Nodes {
-		must(t, w.core.Core().V1().Nodes().Informer().GetStore().Add(n))
+		must.OK(t, w.core.Core().V1().Nodes().Informer().GetStore().Add(n))
 	}
-	must(t, w.core.Scheduling().V1().PriorityClasses().Informer().GetStore().Add(&schedulingv1.PriorityClass{ObjectMeta: metav1.ObjectMeta{Name: "usual"}, Value: 7, GlobalDefault: true}))
+	must.OK(t, w.core.Scheduling().V1().PriorityClasses().Informer().GetStore().Add(&schedulingv1.PriorityClass{ObjectMeta: metav1.ObjectMeta{Name: "usual"}, Value: 7, GlobalDefault: true}))
 	w.put(t, AdmissionChecks, "AdmissionCheck", map[string]any{
 		"metadata": map[string]any{"name": "placeable"}, "spec": map[string]any{"controllerName": v1alpha1.ControllerPlaceable},
 	})
@@ -79,17 +80,17 @@ func (w *world) put(t *testing.T, resource schema.GroupVersionResource, kind str
 	client := w.objects.Resource(resource).Namespace(u.GetNamespace())
 	if _, err := client.Create(t.Context(), u, metav1.CreateOptions{}); err != nil {
 		_, err = client.Update(t.Context(), u, metav1.UpdateOptions{})
-		must(t, err)
+		must.OK(t, err)
 	}
-	must(t, w.kueue.ForResource(resource).Informer().GetStore().Add(u))
+	must.OK(t, w.kueue.ForResource(resource).Informer().GetStore().Add(u))
 }
 
 // object returns an object as the API has it, and shows it to the controller.
 func (w *world) object(t *testing.T, resource schema.GroupVersionResource, namespace, name string) *unstructured.Unstructured {
 	t.Helper()
 	u, err := w.objects.Resource(resource).Namespace(namespace).Get(t.Context(), name, metav1.GetOptions{})
-	must(t, err)
-	must(t, w.kueue.ForResource(resource).Informer().GetStore().Add(u))
+	must.OK(t, err)
+	must.OK(t, w.kueue.ForResource(resource).Informer().GetStore().Add(u))
 	return u
 }
 
@@ -98,7 +99,7 @@ func (w *world) submit(t *testing.T, name string, gpus int64, since time.Time, c
 	t.Helper()
 	at := since.Format(time.RFC3339)
 	spec, err := runtime.DefaultUnstructuredConverter.ToUnstructured(&PodSet{Name: "main", Count: int32(gpus), Template: template(10)})
-	must(t, err)
+	must.OK(t, err)
 	workload := map[string]any{
 		"metadata": map[string]any{"namespace": "ns", "name": name, "uid": "uid-" + name, "creationTimestamp": at},
 		"spec":     map[string]any{"podSets": []any{spec}},
@@ -121,9 +122,9 @@ func (w *world) admit(t *testing.T, name string, at time.Time) {
 	t.Helper()
 	u := w.object(t, Workloads, "ns", name).DeepCopy()
 	conditions, _, err := unstructured.NestedSlice(u.Object, "status", "conditions")
-	must(t, err)
+	must.OK(t, err)
 	conditions = append(conditions, map[string]any{"type": admitted, "status": "True", "lastTransitionTime": at.Format(time.RFC3339)})
-	must(t, unstructured.SetNestedSlice(u.Object, conditions, "status", "conditions"))
+	must.OK(t, unstructured.SetNestedSlice(u.Object, conditions, "status", "conditions"))
 	w.put(t, Workloads, "Workload", u.Object)
 }
 
@@ -141,7 +142,7 @@ func (w *world) check(t *testing.T, name string) (state, message string) {
 
 func (w *world) pass(t *testing.T) {
 	t.Helper()
-	must(t, w.Pass(t.Context()))
+	must.OK(t, w.Pass(t.Context()))
 }
 
 func TestPassActivates(t *testing.T) {
@@ -246,7 +247,7 @@ func TestPassLeavesRunning(t *testing.T) {
 	w.submit(t, "runs", 8, noon.Add(-time.Hour))
 	w.submit(t, "wrong", 1, noon.Add(-time.Hour), func(workload map[string]any) {
 		set := workload["spec"].(map[string]any)["podSets"].([]any)[0].(map[string]any)
-		must(t, unstructured.SetNestedField(set, "80%", "template", "metadata", "annotations", v1alpha1.AnnotationComputeLimit))
+		must.OK(t, unstructured.SetNestedField(set, "80%", "template", "metadata", "annotations", v1alpha1.AnnotationComputeLimit))
 	})
 	w.admit(t, "runs", noon.Add(-time.Hour))
 	w.admit(t, "wrong", noon.Add(-time.Hour))
@@ -317,7 +318,7 @@ func TestPassIsStale(t *testing.T) {
 	w.submit(t, "first", 1, noon)
 	u := w.object(t, Workloads, "ns", "first").DeepCopy()
 	u.SetResourceVersion("7")
-	must(t, w.kueue.ForResource(Workloads).Informer().GetStore().Add(u))
+	must.OK(t, w.kueue.ForResource(Workloads).Informer().GetStore().Add(u))
 	var sent string
 	w.objects.PrependReactor("patch", "workloads", func(a clienttesting.Action) (bool, runtime.Object, error) {
 		sent = string(a.(clienttesting.PatchAction).GetPatch())
@@ -365,7 +366,7 @@ func TestNew(t *testing.T) {
 func TestPriorities(t *testing.T) {
 	w := newWorld(t)
 	got, err := w.priorities()
-	must(t, err)
+	must.OK(t, err)
 	want := Classes{Values: map[string]int32{"usual": 7}, Preempts: map[string]bool{"usual": true}, Default: "usual"}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)
@@ -382,7 +383,7 @@ func TestMetricsAreThoseOfTheTable(t *testing.T) {
 	r.MustRegister(newWorld(t).Collectors()...)
 	served := map[string]string{}
 	found, err := r.Gather()
-	must(t, err)
+	must.OK(t, err)
 	for _, f := range found {
 		names := []string{}
 		for _, l := range f.Metric[0].Label {

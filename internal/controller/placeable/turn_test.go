@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/tandem-gpu/tandem/pkg/api/v1alpha1"
+	"github.com/tandem-gpu/tandem/test/must"
 )
 
 // in sets a field of a Workload, such as spec.priority.
@@ -22,14 +23,14 @@ func in(group, field string, value any) func(map[string]any) {
 // run shows a pod to the controller.
 func (w *world) run(t *testing.T, p *v1.Pod) {
 	t.Helper()
-	must(t, w.core.Core().V1().Pods().Informer().GetStore().Add(p))
+	must.OK(t, w.core.Core().V1().Pods().Informer().GetStore().Add(p))
 }
 
 // since is the time at which our check of a Workload got its state, as the API has it.
 func (w *world) since(t *testing.T, name string) string {
 	t.Helper()
 	checks, _, err := unstructured.NestedSlice(w.object(t, Workloads, "ns", name).Object, "status", "admissionChecks")
-	must(t, err)
+	must.OK(t, err)
 	return checks[1].(map[string]any)["lastTransitionTime"].(string)
 }
 
@@ -61,7 +62,7 @@ func TestPassSeesPods(t *testing.T) {
 	w.run(t, unbound)
 	w.submit(t, "low", 8, noon, func(workload map[string]any) {
 		set := workload["spec"].(map[string]any)["podSets"].([]any)[0].(map[string]any)
-		must(t, unstructured.SetNestedField(set, "low", "template", "spec", "priorityClassName"))
+		must.OK(t, unstructured.SetNestedField(set, "low", "template", "spec", "priorityClassName"))
 	})
 	w.submit(t, "usual", 8, noon)
 	w.pass(t)
@@ -196,16 +197,16 @@ func TestPassTellsNews(t *testing.T) {
 		}
 	}
 	takes(5*time.Second, "the cluster takes 0")
-	must(t, w.core.Core().V1().Pods().Informer().GetStore().Delete(pods[0]))
+	must.OK(t, w.core.Core().V1().Pods().Informer().GetStore().Delete(pods[0]))
 	takes(5*time.Second+retellAfter-time.Second, "the cluster takes 0")
 	takes(5*time.Second+retellAfter, "the cluster takes 1")
-	must(t, w.core.Core().V1().Pods().Informer().GetStore().Delete(pods[1]))
+	must.OK(t, w.core.Core().V1().Pods().Informer().GetStore().Delete(pods[1]))
 	w.time = noon.Add(40 * time.Second)
 	w.pass(t)
 	if state, _ := w.check(t, "waits"); state != "Ready" || w.since(t, "waits") != w.time.Format(time.RFC3339) {
 		t.Errorf("with two free GPUs the Workload is %s since %s, want it Ready since %v", state, w.since(t, "waits"), w.time)
 	}
-	must(t, w.kueue.ForResource(Workloads).Informer().GetStore().Delete(w.object(t, Workloads, "ns", "waits")))
+	must.OK(t, w.kueue.ForResource(Workloads).Informer().GetStore().Delete(w.object(t, Workloads, "ns", "waits")))
 	w.pass(t)
 	if len(w.told) > 0 {
 		t.Errorf("the controller remembers Workloads that are gone: %v", w.told)
@@ -218,7 +219,7 @@ func TestPassBacksOff(t *testing.T) {
 	w.submit(t, "huge", 9, noon, in("status", "requeueState", map[string]any{"count": int64(2), "requeueAt": noon.Format(time.RFC3339)}))
 	w.pass(t)
 	requeue, _, err := unstructured.NestedMap(w.object(t, Workloads, "ns", "huge").Object, "status", "requeueState")
-	must(t, err)
+	must.OK(t, err)
 	if requeue["count"] != int64(3) || requeue["requeueAt"] != noon.Add(4*time.Minute).Format(time.RFC3339) {
 		t.Errorf("the third try is %v, want a count of 3 and four minutes", requeue)
 	}

@@ -17,19 +17,17 @@ import (
 	dynamicfake "k8s.io/client-go/dynamic/fake"
 	k8stesting "k8s.io/client-go/testing"
 	"sigs.k8s.io/yaml"
+
+	"github.com/tandem-gpu/tandem/test/must"
 )
 
 // object reads an object. Its UID is "uid-" and its name.
 func object(t *testing.T, text string) *unstructured.Unstructured {
 	t.Helper()
 	raw, err := yaml.YAMLToJSON([]byte(text))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	o := &unstructured.Unstructured{}
-	if err := o.UnmarshalJSON(raw); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, o.UnmarshalJSON(raw))
 	o.SetNamespace("ns")
 	o.SetUID(types.UID("uid-" + o.GetName()))
 	return o
@@ -65,9 +63,7 @@ func finder(t *testing.T, objects ...*unstructured.Unstructured) (*Finder, *dyna
 	client := dynamicfake.NewSimpleDynamicClientWithCustomListKinds(runtime.NewScheme(), lists)
 	for _, o := range objects {
 		if k := kindOf(o.GroupVersionKind().GroupKind()); k != nil {
-			if err := client.Tracker().Create(o.GroupVersionKind().GroupVersion().WithResource(k.Resource), o, "ns"); err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, client.Tracker().Create(o.GroupVersionKind().GroupVersion().WithResource(k.Resource), o, "ns"))
 		}
 	}
 	return &Finder{Client: client}, client
@@ -166,9 +162,7 @@ func TestKinds(t *testing.T) {
 			members := pods(owner, count, test.labels)
 			f, _ := finder(t, owner)
 			o, err := f.Find(t.Context(), members)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, err)
 			beyond := o.Beyond(members, test.to)
 			if diff := cmp.Diff(test.beyond, names(beyond)); diff != "" || o.Members() != test.now || o.Legal() != test.legal {
 				t.Errorf("%d members, legal %s; beyond %d (-want +got):\n%s", o.Members(), o.Legal(), test.to, diff)
@@ -187,13 +181,9 @@ func TestKinds(t *testing.T) {
 func shown(t *testing.T, o *Owner, members int, leave []*v1.Pod) string {
 	t.Helper()
 	raw, err := o.patch(members, leave)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	list := &unstructured.Unstructured{}
-	if err := list.UnmarshalJSON([]byte(`{"apiVersion":"v1","kind":"Patch","operations":` + string(raw) + `}`)); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, list.UnmarshalJSON([]byte(`{"apiVersion":"v1","kind":"Patch","operations":`+string(raw)+`}`)))
 	var words []string
 	for _, raw := range list.Object["operations"].([]any) {
 		op := raw.(map[string]any)
@@ -311,9 +301,7 @@ func TestWriteNotAllowed(t *testing.T) {
 	} {
 		f, client := finder(t, owner)
 		o, err := f.Find(t.Context(), pods(owner, 2, nil))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		client.PrependReactor("patch", "deployments", func(k8stesting.Action) (bool, runtime.Object, error) {
 			return true, nil, apierrors.NewForbidden(schema.GroupResource{Group: "apps", Resource: "deployments"}, "a", errors.New(says))
 		})
@@ -334,9 +322,7 @@ func TestBeyondWithoutNumbers(t *testing.T) {
 	members[3].DeletionTimestamp = &metav1.Time{}
 	f, _ := finder(t, owner)
 	o, err := f.Find(t.Context(), members)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	for to, want := range map[int][]string{4: nil, 3: {"p-1"}, 2: {"p-4", "p-1"}, 9: nil} {
 		if diff := cmp.Diff(want, names(o.Beyond(members, to))); diff != "" {
 			t.Errorf("beyond %d (-want +got):\n%s", to, diff)
@@ -371,9 +357,7 @@ func TestNamesPodsInDeletion(t *testing.T) {
 			}
 			f, _ := finder(t, owner)
 			o, err := f.Find(t.Context(), members)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, err)
 			leave := o.Beyond(members, test.to+1)
 			if diff := cmp.Diff(test.leave, names(leave)); diff != "" {
 				t.Errorf("beyond %d workers (-want +got):\n%s", test.to, diff)

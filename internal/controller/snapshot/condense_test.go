@@ -16,15 +16,14 @@ import (
 	"github.com/tandem-gpu/tandem/internal/cluster/kube"
 	"github.com/tandem-gpu/tandem/internal/cluster/membership"
 	"github.com/tandem-gpu/tandem/pkg/api/v1alpha1"
+	"github.com/tandem-gpu/tandem/test/must"
 )
 
 // condensed returns what an informer keeps of an object.
 func condensed[T any](t *testing.T, c *Condenser, object T) T {
 	t.Helper()
 	out, err := c.Condense(object)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	return out.(T)
 }
 
@@ -145,9 +144,7 @@ func TestCondensedNodes(t *testing.T) {
 	g.Status.Devices[0].Tenants = []v1alpha1.GPUTenant{{UID: "a", MemoryUsed: new(resource.MustParse("1Gi")), Rate: new(resource.MustParse("5")), SMUtilizationPercent: new(int32(7)), Measured: true},
 		{UID: "b", SMUtilizationPercent: new(int32(7))}}
 	before, err := kube.Devices(g)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	g = condensed(t, &Condenser{}, g)
 	after, err := kube.Devices(g)
 	if diff := cmp.Diff(before, after); err != nil || diff != "" {

@@ -17,6 +17,7 @@ import (
 	"github.com/tandem-gpu/tandem/pkg/api/v1alpha1"
 	"github.com/tandem-gpu/tandem/pkg/gang"
 	"github.com/tandem-gpu/tandem/pkg/vgpu"
+	"github.com/tandem-gpu/tandem/test/must"
 )
 
 // node returns a ready node of 8 cores, 64 GiB and 4 pods, with labels in pairs.
@@ -67,9 +68,7 @@ func on(t *testing.T, p *v1.Pod, name string, device int) *v1.Pod {
 	a := testkit.Assignment(t, testkit.Node(t, name, testkit.A100, 8), device, "ns/"+p.Name, vgpu.Slots(slots.Value()))
 	a.UID = vgpu.UID(p.UID)
 	raw, err := kube.EncodeAssignment(a)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	p.Annotations[v1alpha1.AnnotationAssignment] = raw
 	return p
 }
@@ -370,9 +369,7 @@ func TestWithoutAndBook(t *testing.T) {
 		t.Errorf("n1 takes %d pods, want 4", got)
 	}
 	place := testkit.Assignment(t, testkit.Node(t, "n1", testkit.A100, 2), 1, "ns/c", 7)
-	if err := left.Book(place, host); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, left.Book(place, host))
 	if taken, _ := left.Nodes[0].Taken(); taken != 7 || left.Nodes[0].Room() != rooms[0] || left.Admits(kind, 0) != 3 {
 		t.Errorf("%d slots are taken, the host has %v left, and %d more pods fit", taken, left.Nodes[0].Room(), left.Admits(kind, 0))
 	}
@@ -405,9 +402,7 @@ func TestReturn(t *testing.T) {
 	} {
 		left := c.Without([]*v1.Pod{a})
 		if used.slots > 0 {
-			if err := left.Book(testkit.Assignment(t, testkit.Node(t, "n1", testkit.A100, 2), 0, "ns/new", used.slots), used.host); err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, left.Book(testkit.Assignment(t, testkit.Node(t, "n1", testkit.A100, 2), 0, "ns/new", used.slots), used.host))
 		}
 		taken, _ := left.Nodes[0].Taken()
 		room := left.Nodes[0].Room()

@@ -10,6 +10,7 @@ import (
 	"github.com/tandem-gpu/tandem/internal/cluster/snapshotjson"
 	"github.com/tandem-gpu/tandem/internal/gpumap"
 	"github.com/tandem-gpu/tandem/pkg/snapshot"
+	"github.com/tandem-gpu/tandem/test/must"
 )
 
 var noon = time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
@@ -22,23 +23,17 @@ func add(t *testing.T, r *Recording, after time.Duration, node string) {
 	if err == nil {
 		err = r.Add(s.At, raw)
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 }
 
 // names returns the names of the nodes at all moments.
 func names(t *testing.T, r *Recording) (all []string) {
 	t.Helper()
 	m, err := r.Moments(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	for _, second := range m.Seconds {
 		s, err := r.At(t.Context(), second)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		all = append(all, s.Nodes[0].Name)
 	}
 	return all

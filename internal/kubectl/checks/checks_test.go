@@ -16,6 +16,7 @@ import (
 
 	"github.com/tandem-gpu/tandem/internal/kubectl/checks"
 	"github.com/tandem-gpu/tandem/pkg/api/v1alpha1"
+	"github.com/tandem-gpu/tandem/test/must"
 )
 
 // update writes the golden file anew: TANDEM_UPDATE=1 go test ./internal/kubectl/checks.
@@ -46,14 +47,10 @@ func TestFaults(t *testing.T) {
 	}
 	golden := filepath.Join("testdata", "findings.txt")
 	if update {
-		if err := os.WriteFile(golden, all.Bytes(), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, os.WriteFile(golden, all.Bytes(), 0o600))
 	}
 	want, err := os.ReadFile(golden)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	for i, line := range strings.Split(all.String(), "\n") {
 		if lines := strings.Split(string(want), "\n"); i >= len(lines) || lines[i] != line {
 			t.Fatalf("line %d of %s differs, got\n%s", i+1, golden, line)

@@ -37,6 +37,7 @@ import (
 	"github.com/tandem-gpu/tandem/internal/kubectl/facts"
 	"github.com/tandem-gpu/tandem/pkg/api/v1alpha1"
 	"github.com/tandem-gpu/tandem/pkg/vgpu"
+	"github.com/tandem-gpu/tandem/test/must"
 )
 
 const (
@@ -98,9 +99,7 @@ func deployed(t *testing.T) []runtime.Object {
 		}
 		for _, file := range files {
 			raw, err := os.ReadFile(file)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, err)
 			all = append(all, decode(t, file, raw)...)
 		}
 	}
@@ -236,9 +235,7 @@ func (w *world) facts(t *testing.T) *checks.Facts {
 	client.PrependReactor("*", "*", forbid)
 	custom.PrependReactor("*", "*", forbid)
 	f, err := facts.Read(t.Context(), client, custom, &facts.Options{Namespace: system, Scheduler: scheduler, Now: now, Step: func(string, int, int) {}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	return f
 }
 
@@ -248,9 +245,7 @@ func (w *world) published(t *testing.T) []runtime.Object {
 	var all []runtime.Object
 	for _, g := range w.gpuNodes {
 		u, err := runtime.DefaultUnstructuredConverter.ToUnstructured(g)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		all = append(all, &unstructured.Unstructured{Object: u})
 	}
 	for _, name := range w.malformed {

@@ -17,6 +17,7 @@ import (
 	"github.com/tandem-gpu/tandem/internal/kubectl/command"
 	"github.com/tandem-gpu/tandem/internal/kubectl/wording"
 	"github.com/tandem-gpu/tandem/pkg/api/v1alpha1"
+	"github.com/tandem-gpu/tandem/test/must"
 )
 
 // absentPod returns a pod that asks for so many slots, and has a scheduler, a node and a phase.
@@ -67,9 +68,7 @@ func TestAbsentPods(t *testing.T) {
 			scheduler := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte(empty)) }))
 			defer scheduler.Close()
 			config := filepath.Join(t.TempDir(), "config")
-			if err := os.WriteFile(config, fmt.Appendf(nil, kubeconfig, api.URL), 0o600); err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, os.WriteFile(config, fmt.Appendf(nil, kubeconfig, api.URL), 0o600))
 			code, out, errs := run("", "why", "po/p", "-n", "a", "--kubeconfig", config, "--scheduler-address", scheduler.URL, "--scheduler-insecure")
 			if code != command.Failed || out != "" || !strings.Contains(errs, test.says) {
 				t.Errorf("exit code %d, %q, %q, want %q", code, out, errs, test.says)
@@ -100,9 +99,7 @@ func TestAbsentInFile(t *testing.T) {
 	api := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { t.Errorf("asked for %s", r.URL.Path) }))
 	defer api.Close()
 	config := filepath.Join(t.TempDir(), "config")
-	if err := os.WriteFile(config, fmt.Appendf(nil, kubeconfig, api.URL), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, os.WriteFile(config, fmt.Appendf(nil, kubeconfig, api.URL), 0o600))
 	if code, out, errs := run(empty, "why", "p", "-n", "a", "--kubeconfig", config, "--snapshot", "-"); code != command.Failed || !strings.Contains(errs, "the snapshot has no pod p") {
 		t.Errorf("exit code %d, %q, %q", code, out, errs)
 	}

@@ -11,6 +11,7 @@ import (
 	"github.com/tandem-gpu/tandem/pkg/snapshot"
 	"github.com/tandem-gpu/tandem/pkg/vgpu"
 	"github.com/tandem-gpu/tandem/pkg/why"
+	"github.com/tandem-gpu/tandem/test/must"
 )
 
 // benchNodes is the size of the cluster of BenchmarkWhy: 40,000 devices and 31,000 pods.
@@ -106,9 +107,7 @@ func waiting(pods int, request string) (lines string) {
 func BenchmarkWhy(b *testing.B) {
 	for _, c := range benchCases {
 		s := largeSnapshot()
-		if err := addLines(s, c.lines); err != nil {
-			b.Fatal(err)
-		}
+		must.OK(b, addLines(s, c.lines))
 		b.Run(c.name, func(b *testing.B) {
 			b.ReportAllocs()
 			before := cpuTime(b)
@@ -126,9 +125,7 @@ func BenchmarkWhy(b *testing.B) {
 		s := largeSnapshot()
 		s.Sort()
 		raw, err := snapshotjson.Write(s)
-		if err != nil {
-			b.Fatal(err)
-		}
+		must.OK(b, err)
 		before := cpuTime(b)
 		for range b.N {
 			if _, err := snapshotjson.Read(raw); err != nil {
@@ -144,9 +141,7 @@ func BenchmarkWhy(b *testing.B) {
 func cpuTime(tb testing.TB) time.Duration {
 	tb.Helper()
 	var use syscall.Rusage
-	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &use); err != nil {
-		tb.Fatal(err)
-	}
+	must.OK(tb, syscall.Getrusage(syscall.RUSAGE_SELF, &use))
 	return time.Duration(use.Utime.Nano() + use.Stime.Nano())
 }
 

@@ -14,6 +14,7 @@ import (
 	"github.com/tandem-gpu/tandem/pkg/snapshot"
 	"github.com/tandem-gpu/tandem/pkg/vgpu"
 	"github.com/tandem-gpu/tandem/pkg/why"
+	"github.com/tandem-gpu/tandem/test/must"
 )
 
 // carryOut carries out each change that a command "why" found: it makes the change in the snapshot and asks the scheduler's decisions,
@@ -25,9 +26,7 @@ func carryOut(t *testing.T, raw, asked string) string {
 		t.Fatalf("%s: %s", asked, errs)
 	}
 	var found struct{ Waits []*why.Answer }
-	if err := json.Unmarshal([]byte(out), &found); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, json.Unmarshal([]byte(out), &found))
 	var b strings.Builder
 	for _, a := range found.Waits {
 		w := trial{t: t, raw: raw, answer: a}
@@ -78,9 +77,7 @@ func (w *trial) carry(b *strings.Builder, c *why.Change) {
 // snapshot returns a new copy.
 func (w *trial) snapshot() *snapshot.Snapshot {
 	s, err := snapshotjson.Read([]byte(w.raw))
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	must.OK(w.t, err)
 	return s
 }
 
@@ -277,9 +274,7 @@ func endBy(s *snapshot.Snapshot, at time.Time) {
 // fits asks the scheduler's decisions whether the pods of the answer have places on a snapshot.
 func (w *trial) fits(s *snapshot.Snapshot) bool {
 	c, err := s.Cluster()
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	must.OK(w.t, err)
 	var members []gang.Member
 	for i := range s.Pending {
 		if p := &s.Pending[i]; w.asks(p) {
@@ -323,8 +318,6 @@ func (w *trial) placed(s *snapshot.Snapshot, open []*vgpu.Node, members []gang.M
 		}
 	}
 	plan, err := gang.Place(&gang.Cluster{Nodes: open}, g, gang.Config{})
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	must.OK(w.t, err)
 	return plan.Places != nil
 }

@@ -19,6 +19,7 @@ import (
 	k8stesting "k8s.io/client-go/testing"
 
 	"github.com/tandem-gpu/tandem/pkg/api/v1alpha1"
+	"github.com/tandem-gpu/tandem/test/must"
 )
 
 var gpuNodes = schema.GroupVersionResource{Group: v1alpha1.GroupVersion.Group, Version: v1alpha1.GroupVersion.Version, Resource: "gpunodes"}
@@ -34,9 +35,7 @@ func twoGPUs(t *testing.T) (dynamic.ResourceInterface, *dynamicfake.FakeDynamicC
 	}
 	g.SetGroupVersionKind(v1alpha1.GroupVersion.WithKind("GPUNode"))
 	raw, err := runtime.DefaultUnstructuredConverter.ToUnstructured(g)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	c := dynamicfake.NewSimpleDynamicClientWithCustomListKinds(runtime.NewScheme(), map[schema.GroupVersionResource]string{gpuNodes: "GPUNodeList"},
 		&unstructured.Unstructured{Object: raw})
 	return c.Resource(gpuNodes), c
@@ -46,13 +45,9 @@ func twoGPUs(t *testing.T) (dynamic.ResourceInterface, *dynamicfake.FakeDynamicC
 func cordoned(t *testing.T, nodes dynamic.ResourceInterface) (list []v1alpha1.CordonedDevice, devices int) {
 	t.Helper()
 	o, err := nodes.Get(t.Context(), "n1", metav1.GetOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	var g v1alpha1.GPUNode
-	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(o.Object, &g); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, runtime.DefaultUnstructuredConverter.FromUnstructured(o.Object, &g))
 	return g.Spec.CordonedDevices, len(g.Status.Devices)
 }
 

@@ -13,6 +13,7 @@ import (
 	"testing"
 
 	"github.com/tandem-gpu/tandem/internal/kubectl/checks"
+	"github.com/tandem-gpu/tandem/test/must"
 )
 
 // apiServer serves a cluster with nothing in it, and refuses what is named. It returns a kubeconfig and the paths that were asked for.
@@ -48,9 +49,7 @@ func configFor(t *testing.T, url string) string {
 	config := filepath.Join(t.TempDir(), "config")
 	raw := fmt.Sprintf(`{"apiVersion":"v1","kind":"Config","current-context":"c","clusters":[{"name":"c","cluster":{"server":%q}}],
 		"users":[{"name":"u","user":{"token":"secret"}}],"contexts":[{"name":"c","context":{"cluster":"c","user":"u"}}]}`, url)
-	if err := os.WriteFile(config, []byte(raw), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, os.WriteFile(config, []byte(raw), 0o600))
 	return config
 }
 
@@ -97,12 +96,8 @@ func TestDoctorWithoutRights(t *testing.T) {
 func TestDoctorFails(t *testing.T) {
 	config, _ := apiServer(t, "")
 	raw, err := os.ReadFile(config)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(config, []byte(strings.Replace(string(raw), "http://127.0.0.1:", "http://127.0.0.1:1/", 1)), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
+	must.OK(t, os.WriteFile(config, []byte(strings.Replace(string(raw), "http://127.0.0.1:", "http://127.0.0.1:1/", 1)), 0o600))
 	if code, out, errs := doctor("--kubeconfig", config); code != Failed || out != "" || !strings.Contains(errs, "read server: ") {
 		t.Errorf("exit code %d, %q, %q", code, out, errs)
 	}
@@ -158,9 +153,7 @@ func TestReport(t *testing.T) {
 		var b strings.Builder
 		o := &options{streams: Streams{Out: &b}, colour: colour}
 		r := report(checks.Error, checks.Error, checks.Note)
-		if err := o.writeReport(r, as); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, o.writeReport(r, as))
 		return b.String()
 	}
 	want := "2 errors, 0 warnings, 1 note; 1 check found nothing, 1 not done\n\n" +

@@ -14,6 +14,8 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/tandem-gpu/tandem/test/must"
 )
 
 // told writes an event as the API server sends it.
@@ -64,12 +66,8 @@ func eventServer(t *testing.T, list func(n int) string, watch func(n int) string
 		"users":    []any{map[string]any{"name": "u", "user": map[string]any{"token": "secret"}}},
 		"contexts": []any{map[string]any{"name": "c", "context": map[string]any{"cluster": "c", "user": "u", "namespace": "lab"}}},
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(config, raw, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
+	must.OK(t, os.WriteFile(config, raw, 0o600))
 	return config
 }
 
@@ -151,9 +149,7 @@ func TestEventsFollow(t *testing.T) {
 			Object string
 			Count  int
 		}
-		if err := json.Unmarshal(lines.Bytes(), &d); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, json.Unmarshal(lines.Bytes(), &d))
 		got = append(got, fmt.Sprintf("%s %d", d.Object, d.Count))
 	}
 	stop()

@@ -5,24 +5,22 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/tandem-gpu/tandem/test/must"
 )
 
 // TestSituations: thirty situations are prepared at least, each asks why a pod or a gang waits, each that names changes has them carried
 // out, and the guide has all of them. TestDrawn runs them.
 func TestSituations(t *testing.T) {
 	guide, err := os.ReadFile("../../../docs/guides/kubectl.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	paths, err := filepath.Glob("testdata/situations/*")
 	if err != nil || len(paths) < 30 {
 		t.Fatalf("%d situations, want 30 at least: %v", len(paths), err)
 	}
 	for _, path := range paths {
 		raw, err := os.ReadFile(path)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		text := string(raw)
 		if !strings.HasPrefix(text, "# ") || !strings.Contains(text, "\ntandem\nwhy ") {
 			t.Errorf("%s: want a story and a command", path)

@@ -17,6 +17,7 @@ import (
 	"github.com/tandem-gpu/tandem/internal/cluster/snapshotjson"
 	"github.com/tandem-gpu/tandem/internal/gpumap/recording"
 	"github.com/tandem-gpu/tandem/pkg/snapshot"
+	"github.com/tandem-gpu/tandem/test/must"
 )
 
 // heard is what a command has written. The command writes while the test reads.
@@ -54,9 +55,7 @@ func written(t *testing.T, node string, second int) []byte {
 	raw, err := snapshotjson.Write(&snapshot.Snapshot{
 		Source: snapshot.FromScheduler, At: time.Date(2026, 1, 1, 0, 0, second, 0, time.UTC), Nodes: []snapshot.Node{{Name: node}},
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	return raw
 }
 
@@ -64,23 +63,17 @@ func written(t *testing.T, node string, second int) []byte {
 func get(t *testing.T, address string) (code int, body string) {
 	t.Helper()
 	answer, err := http.Get(address)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	defer answer.Body.Close()
 	raw, err := io.ReadAll(answer.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	return answer.StatusCode, string(raw)
 }
 
 // The page is at the address that the command prints, shows the snapshot, and is nowhere else. The command ends with its context.
 func TestUI(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "now.json")
-	if err := os.WriteFile(file, written(t, "n1", 0), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, os.WriteFile(file, written(t, "n1", 0), 0o600))
 	out, errs := &heard{}, &heard{}
 	u := &ui{interval: time.Second, open: true, options: &options{file: file, colour: "auto", streams: Streams{Out: out, Errs: errs, Env: os.Getenv}}}
 	u.scheduler.Port = 1
@@ -146,9 +139,7 @@ func TestUIFollows(t *testing.T) {
 	go func() { u.follow(ctx, kept); close(ended) }()
 	moments := func() string {
 		m, err := kept.Moments(ctx)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		return fmt.Sprint(len(m.Seconds))
 	}
 	until(t, "the first snapshot", func() bool { return moments() == "1" })

@@ -12,6 +12,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/tandem-gpu/tandem/internal/kubectl/connection"
+	"github.com/tandem-gpu/tandem/test/must"
 )
 
 // server is a scheduler that answers with a code, and notes the tokens that it gets.
@@ -77,9 +78,7 @@ func TestAnswers(t *testing.T) {
 func TestCertificate(t *testing.T) {
 	s, asked := server(t, http.StatusOK, "the snapshot")
 	ca := filepath.Join(t.TempDir(), "ca.pem")
-	if err := os.WriteFile(ca, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: s.Certificate().Raw}), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, os.WriteFile(ca, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: s.Certificate().Raw}), 0o600))
 	config := &rest.Config{BearerToken: "secret", TLSClientConfig: rest.TLSClientConfig{CAData: []byte("of the API server"), ServerName: "kubernetes"}}
 	for _, test := range []struct {
 		name, serverName string
@@ -121,9 +120,7 @@ func TestRefused(t *testing.T) {
 		"--scheduler-port: 0, legal are 1 to 65535": func(o *connection.Options) { o.Port = 0 },
 	} {
 		o := connection.Defaults()
-		if err := o.Check(); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, o.Check())
 		change(&o)
 		if err := o.Check(); err == nil || !strings.Contains(err.Error(), name) {
 			t.Errorf("want %q, got %v", name, err)

@@ -14,6 +14,7 @@ import (
 	"github.com/tandem-gpu/tandem/internal/testkit"
 	"github.com/tandem-gpu/tandem/pkg/snapshot"
 	"github.com/tandem-gpu/tandem/pkg/vgpu"
+	"github.com/tandem-gpu/tandem/test/must"
 )
 
 // drawn is a snapshot of a few nodes on which some pods are measured.
@@ -36,9 +37,7 @@ func drawn(t *rapid.T) *snapshot.Snapshot {
 			devices = append(devices, device)
 		}
 		c, err := testkit.Parse(fmt.Sprintf("n%d: %s", n, strings.Join(devices, " | ")))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		s.Nodes = append(s.Nodes, snapshot.NodeOf(c.Nodes()[0]))
 	}
 	for i := range s.Nodes {
@@ -91,9 +90,7 @@ func TestPropertyGroupsAddUp(t *testing.T) {
 		var want Row
 		for i, by := range Groups() {
 			rows, err := Rows(s, by)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, err)
 			if got := totals(rows); i == 0 {
 				want = got
 			} else if diff := cmp.Diff(want, got); diff != "" {
@@ -115,9 +112,7 @@ func TestPropertyGroupsAddUp(t *testing.T) {
 func TestPropertySort(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		rows, err := Rows(drawn(t), ByPod)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		order := rapid.SampledFrom(Orders()).Draw(t, "order")
 		Sort(rows, order)
 		other := rapid.Permutation(rows).Draw(t, "other")
@@ -141,9 +136,7 @@ func TestPropertyTableFits(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		by, width := rapid.SampledFrom(Groups()).Draw(t, "by"), rapid.IntRange(1, 120).Draw(t, "width")
 		rows, err := Rows(drawn(t), by)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		lines := Table(rows, by, width)
 		if len(lines) != len(rows)+1 {
 			t.Fatalf("%d lines for %d rows", len(lines), len(rows))

@@ -10,6 +10,7 @@ import (
 	"github.com/tandem-gpu/tandem/internal/kubectl/proposal"
 	"github.com/tandem-gpu/tandem/pkg/snapshot"
 	"github.com/tandem-gpu/tandem/pkg/vgpu"
+	"github.com/tandem-gpu/tandem/test/must"
 )
 
 var noon = time.Date(2026, 3, 4, 12, 0, 0, 0, time.UTC)
@@ -24,9 +25,7 @@ func TestPods(t *testing.T) {
 		pod("name: p, annotations: {tandem-gpu.io/gpu-models: A100}", "priority: 7, activeDeadlineSeconds: 60, ")+"---\n"+
 		"apiVersion: scheduling.k8s.io/v1beta1\nkind: PodGroup\nmetadata: {name: g, namespace: b}\nspec: {schedulingPolicy: {gang: {minCount: 2}}}\n---\n"+
 		pod("name: w-0, namespace: b", "schedulingGroup: {podGroupName: g}, ")+"---\n"+pod("name: w-1, namespace: b", "schedulingGroup: {podGroupName: g}, ")), "team", noon)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	request := func() *snapshot.Request {
 		return &snapshot.Request{MilliCPU: 500, Containers: []snapshot.ContainerRequest{{Name: "main", Kind: "app", Slots: 3, MemoryBytes: 6 << 30}}}
 	}
@@ -55,9 +54,7 @@ func TestJob(t *testing.T) {
 	got, err := proposal.Pods([]byte("apiVersion: batch/v1\nkind: Job\nmetadata: {name: j}\nspec:\n  parallelism: 2\n  completions: 9\n  activeDeadlineSeconds: 90\n  template:\n"+
 		"    metadata: {labels: {tandem-gpu.io/gang: j}, annotations: {tandem-gpu.io/min-members: \"2\", tandem-gpu.io/required-topology: nvlink, tandem-gpu.io/max-slowdown: \"1.2\"}}\n"+
 		"    spec: {nodeSelector: {a: b}, containers: [{name: main, image: x, resources: {limits: {tandem-gpu.io/vgpu: 1}}}]}\n"), "team", noon)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	if len(got.Pods) != 2 || got.Pods[1].Path() != "team/j-1" || got.Pods[1].Request.EndsAfterSeconds != 90 || got.Gangs[0].Members != 2 || got.Gangs[0].MinCount != 2 {
 		t.Errorf("%+v", got)
 	}

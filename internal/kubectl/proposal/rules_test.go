@@ -11,6 +11,7 @@ import (
 	"github.com/tandem-gpu/tandem/pkg/gang"
 	"github.com/tandem-gpu/tandem/pkg/preemption"
 	"github.com/tandem-gpu/tandem/pkg/sim"
+	"github.com/tandem-gpu/tandem/test/must"
 )
 
 // configuration returns a KubeSchedulerConfiguration with plugins and their arguments.
@@ -24,9 +25,7 @@ const all = "{name: GPUShare}, {name: GPUGang}, {name: GPUPreempt}"
 // The defaults are those of the scheduler's arguments.
 func TestDefaults(t *testing.T) {
 	r, err := proposal.Defaults()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	if r.Policy.Name != "tandem" || r.Mix != nil || r.Gangs.Drains != gang.BoundedDrains || r.Gangs.DrainAfter != 24*time.Hour || r.Gangs.MaxDomains != 32 {
 		t.Errorf("policy %q, mix %v, gangs %+v", r.Policy.Name, r.Mix, r.Gangs)
 	}
@@ -43,9 +42,7 @@ func TestRules(t *testing.T) {
 {name: GPUShare, args: {policy: spread, seed: 7, typicalRequests: [{vgpu: 3, weight: 2}], bindTimeout: 9s, sharing: Always}},
 {name: GPUGang, args: {drain: Enabled, drainAfter: 2m, drainTimeout: 3h, maxDomains: 5, preferredTopology: [nvlink, example.com/rack]}},
 {name: GPUPreempt, args: {mode: DryRun, maximumGracePeriod: 10s, podDisruptionBudgets: Required, maxSteps: 9, minimumRuntime: 1h, prices: {victim: 3s}}}`))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	if r.Policy.Name != "spread" || r.Seed != 7 || r.Mix.Weight() != 2 || r.Mix.Kinds()[0].Slots != 3 {
 		t.Errorf("policy %q, seed %d, mix %v", r.Policy.Name, r.Seed, r.Mix.Kinds())
 	}

@@ -6,18 +6,16 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/tandem-gpu/tandem/test/must"
 )
 
 // The committed page is the one that the tables make.
 func TestPage(t *testing.T) {
 	var made strings.Builder
-	if err := run(&made, []string{"../../.."}); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, run(&made, []string{"../../.."}))
 	page, err := os.ReadFile("../../../docs/reference/messages.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	if diff := cmp.Diff(string(page), made.String()); diff != "" {
 		t.Errorf("docs/reference/messages.md differs from the tables: run make generate\n%s", diff)
 	}

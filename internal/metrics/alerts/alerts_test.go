@@ -20,6 +20,7 @@ import (
 	"github.com/tandem-gpu/tandem/internal/metrics/query"
 	"github.com/tandem-gpu/tandem/internal/metrics/sources"
 	"github.com/tandem-gpu/tandem/internal/sandbox"
+	"github.com/tandem-gpu/tandem/test/must"
 )
 
 // step is the time between two values of the series of examples, and between two looks of Prometheus at the rules.
@@ -51,12 +52,8 @@ func TestAlertsFire(t *testing.T) {
 	dir := t.TempDir()
 	writeRules(t, filepath.Join(dir, "rules.yaml"), All())
 	raw, err := yaml.Marshal(object{"rule_files": []string{"rules.yaml"}, "evaluation_interval": minutes(step), "tests": tests})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(filepath.Join(dir, "tests.yaml"), raw, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
+	must.OK(t, os.WriteFile(filepath.Join(dir, "tests.yaml"), raw, 0o600))
 	promtool(t, "test", "rules", filepath.Join(dir, "tests.yaml"))
 }
 
@@ -120,20 +117,14 @@ func inputs(t *testing.T, list []series) []any {
 func writeRules(t *testing.T, path string, groups []Group) {
 	t.Helper()
 	var b bytes.Buffer
-	if err := Write(&b, groups); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(path, b.Bytes(), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, Write(&b, groups))
+	must.OK(t, os.WriteFile(path, b.Bytes(), 0o600))
 }
 
 func promtool(t *testing.T, args ...string) {
 	t.Helper()
 	binary, err := sandbox.Tool(t.Context(), "promtool")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	if output, err := exec.CommandContext(t.Context(), binary, args...).CombinedOutput(); err != nil {
 		t.Errorf("promtool %s: %v\n%s", strings.Join(args[:2], " "), err, output)
 	}
@@ -142,9 +133,7 @@ func promtool(t *testing.T, args ...string) {
 // Each alert has a section in the page of runbooks, in the order of the table, and each section an alert.
 func TestRunbooks(t *testing.T) {
 	page, err := os.ReadFile(filepath.Join("..", "..", "..", "docs", "runbooks.md"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	var sections, alerts []string
 	for _, found := range regexp.MustCompile(`(?m)^### (\w+)$`).FindAllStringSubmatch(string(page), -1) {
 		sections = append(sections, found[1])

@@ -11,6 +11,7 @@ import (
 
 	"github.com/tandem-gpu/tandem/internal/metrics/query"
 	"github.com/tandem-gpu/tandem/internal/metrics/sources"
+	"github.com/tandem-gpu/tandem/test/must"
 )
 
 // Each dashboard is without mistakes, and each panel says what it answers, in which unit, and what its lines are.
@@ -59,9 +60,7 @@ func TestMistakes(t *testing.T) {
 func TestGrafana(t *testing.T) {
 	for _, d := range All() {
 		var b bytes.Buffer
-		if err := d.Write(&b); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, d.Write(&b))
 		var read struct {
 			Templating struct{ List []struct{ Name, Type string } }
 			Panels     []struct {
@@ -78,9 +77,7 @@ func TestGrafana(t *testing.T) {
 				} `json:"fieldConfig"`
 			}
 		}
-		if err := json.Unmarshal(b.Bytes(), &read); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, json.Unmarshal(b.Bytes(), &read))
 		if l := read.Templating.List; len(l) != 1+len(d.Variables) || l[0].Name != "datasource" || l[0].Type != "datasource" {
 			t.Errorf("%s: variables %+v", d.Name, l)
 		}

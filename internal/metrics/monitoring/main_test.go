@@ -16,6 +16,7 @@ import (
 	"github.com/tandem-gpu/tandem/internal/metrics/query"
 	"github.com/tandem-gpu/tandem/internal/metrics/sources"
 	"github.com/tandem-gpu/tandem/internal/sandbox"
+	"github.com/tandem-gpu/tandem/test/must"
 )
 
 var deployed = filepath.Join("..", "..", "..", "deploy", "monitoring")
@@ -23,9 +24,7 @@ var deployed = filepath.Join("..", "..", "..", "deploy", "monitoring")
 // What is in deploy/monitoring is what the tables say.
 func TestFilesAreUpToDate(t *testing.T) {
 	want, err := files()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	for name, content := range want {
 		got, err := os.ReadFile(filepath.Join(deployed, name))
 		if err != nil {
@@ -35,9 +34,7 @@ func TestFilesAreUpToDate(t *testing.T) {
 		}
 	}
 	found, err := filepath.Glob(filepath.Join(deployed, "dashboards", "*"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	if len(found) != len(dashboards.All()) {
 		t.Errorf("dashboards in the folder: %v", found)
 	}
@@ -47,15 +44,9 @@ func TestFilesAreUpToDate(t *testing.T) {
 func TestRun(t *testing.T) {
 	dir := t.TempDir()
 	old := filepath.Join(dir, "dashboards", "old.json")
-	if err := os.MkdirAll(filepath.Dir(old), 0o755); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(old, nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
-	if err := run(dir); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, os.MkdirAll(filepath.Dir(old), 0o755))
+	must.OK(t, os.WriteFile(old, nil, 0o600))
+	must.OK(t, run(dir))
 	if _, err := os.Stat(old); !os.IsNotExist(err) {
 		t.Errorf("the dashboard of before is still there: %v", err)
 	}
@@ -81,22 +72,16 @@ func TestPromtool(t *testing.T) {
 		}
 	}
 	raw, err := yaml.Marshal(map[string]any{"groups": []any{map[string]any{"name": "panels", "rules": rules}}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	path := filepath.Join(t.TempDir(), "panels.yaml")
-	if err := os.WriteFile(path, raw, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, os.WriteFile(path, raw, 0o600))
 	promtool(t, "check", "rules", path)
 }
 
 func promtool(t *testing.T, args ...string) {
 	t.Helper()
 	binary, err := sandbox.Tool(t.Context(), "promtool")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	if output, err := exec.CommandContext(t.Context(), binary, args...).CombinedOutput(); err != nil {
 		t.Errorf("promtool %s: %v\n%s", strings.Join(args, " "), err, output)
 	}
@@ -106,9 +91,7 @@ func promtool(t *testing.T, args ...string) {
 // manifests.
 func TestScrapes(t *testing.T) {
 	raw, err := os.ReadFile(filepath.Join(deployed, "prometheus.yaml"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	var config struct {
 		ScrapeConfigs []struct {
 			JobName string `json:"job_name"`
@@ -118,9 +101,7 @@ func TestScrapes(t *testing.T) {
 			} `json:"relabel_configs"`
 		} `json:"scrape_configs"`
 	}
-	if err := yaml.Unmarshal(raw, &config); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, yaml.Unmarshal(raw, &config))
 	var jobs []string
 	for _, s := range config.ScrapeConfigs {
 		jobs = append(jobs, s.JobName)
@@ -152,9 +133,7 @@ func hasPort(t *testing.T, folder, name, port string) bool {
 		t.Fatalf("workload of %s: %v, %v", folder, found, err)
 	}
 	raw, err := os.ReadFile(found[0])
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	text := string(raw)
 	return strings.Contains(text, "app.kubernetes.io/name: "+name+"\n") && strings.Contains(text, "- name: "+port+"\n          containerPort:")
 }

@@ -13,6 +13,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	agent "github.com/tandem-gpu/tandem/internal/agent/config"
+	"github.com/tandem-gpu/tandem/test/must"
 )
 
 // With the values that it has, the chart installs what deploy/ does, but for the namespace, which Helm has.
@@ -54,13 +55,9 @@ func TestComponentsNeedTheController(t *testing.T) {
 // The chart says which release it is and which Kubernetes it needs, which Helm checks, and has the registry of the release as a value.
 func TestChartNamesItsRelease(t *testing.T) {
 	folder := filepath.Join(t.TempDir(), "tandem")
-	if err := (Chart{Root: repository(t), Version: version, Registry: "registry.example.com/team"}).Write(folder); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, (Chart{Root: repository(t), Version: version, Registry: "registry.example.com/team"}).Write(folder))
 	raw, err := os.ReadFile(filepath.Join(folder, "Chart.yaml"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	var is struct{ Name, Version, AppVersion string }
 	if err := yaml.Unmarshal(raw, &is); err != nil || is.Name != "tandem" || is.Version != "0.1.0" || is.AppVersion != "v0.1.0" {
 		t.Errorf("Chart.yaml says %+v, error %v", is, err)
@@ -112,9 +109,7 @@ func TestMonitors(t *testing.T) {
 	got := objects(t, chartOf(t), "monitors: {enabled: true}\n", systemNamespace)
 	for _, name := range []string{"prometheusrule.yaml", "podmonitors.yaml"} {
 		raw, err := os.ReadFile(filepath.Join(repository(t), "deploy", "monitoring", name))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		for id, want := range byID(t, raw) {
 			have := got[id]
 			if have == nil {
@@ -137,9 +132,7 @@ func TestNamespace(t *testing.T) {
 	all := objects(t, chartOf(t), "components: {podsFromAPIServer: true}\nmonitors: {enabled: true}\n", "gpu-system")
 	for id, o := range all {
 		raw, err := yaml.Marshal(o)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		text := strings.ReplaceAll(string(raw), "resourceNamespace: tandem-system", "")
 		for line := range strings.Lines(text) {
 			if strings.Contains(line, "namespace: tandem-system") {
@@ -152,13 +145,9 @@ func TestNamespace(t *testing.T) {
 // No hooks and no webhooks; CRDs stay when a release goes, and everything else goes with it.
 func TestWhatHelmDoes(t *testing.T) {
 	raw, err := run(t, chartOf(t), "components: {saneRequests: true}\nmonitors: {enabled: true}\n", "template", "tandem")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	list, err := parse(raw)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	for _, o := range list {
 		annotations, _ := o.metadata()["annotations"].(map[string]any)
 		if strings.Contains(o.kind(), "Webhook") || annotations["helm.sh/hook"] != nil {
@@ -233,9 +222,7 @@ func TestAgentReadsItsConfiguration(t *testing.T) {
 	values := "agent: {configuration: {slots: {default: 20, models: {NVIDIA-L4: 4}}, driver: {root: /run/nvidia/driver}}}\n"
 	o := objects(t, chartOf(t), values, systemNamespace)["ConfigMap tandem-agent-config"]
 	c, err := agent.Parse([]byte(at(map[string]any(o), "data", "config.yaml").(string)))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	if c.SlotsOf("NVIDIA L4") != 4 || c.SlotsOf("other") != 20 || c.Driver.Root != "/run/nvidia/driver" || c.MPS.Launcher == "" {
 		t.Errorf("the agent reads %+v", c)
 	}
@@ -246,9 +233,7 @@ func TestConfigurationsHaveNames(t *testing.T) {
 	chart := chartOf(t)
 	named := func(values string) string {
 		raw, err := run(t, chart, values, "template", "tandem", "--show-only", "templates/scheduler.yaml")
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		names := slices.Compact(hash.FindAllString(string(raw), -1))
 		if len(names) != 1 {
 			t.Fatalf("the ConfigMap and what mounts it are named %v", names)
@@ -269,9 +254,7 @@ func TestChartNamesPages(t *testing.T) {
 	root := repository(t)
 	for _, name := range []string{"values.yaml", "values.schema.json"} {
 		text, err := os.ReadFile(filepath.Join(chartOf(t), name))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		pages := regexp.MustCompile(`docs/[a-z/-]+\.md`).FindAllString(string(text), -1)
 		if len(pages) < 4 || strings.Contains(string(text), "](") {
 			t.Errorf("%s names %d pages, want at least 4 and no link", name, len(pages))
@@ -288,13 +271,9 @@ func TestChartNamesPages(t *testing.T) {
 func TestGuideHasTheValues(t *testing.T) {
 	root := repository(t)
 	guide, err := os.ReadFile(filepath.Join(root, "docs", "guides", "install.md"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	table, err := Table(root)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	for line := range strings.Lines(table) {
 		if !strings.Contains(string(guide), line) {
 			t.Errorf("docs/guides/install.md lacks a row, which go run ./internal/release/manifests -values prints:\n%s", line)

@@ -12,6 +12,8 @@ import (
 
 	gocmp "github.com/google/go-cmp/cmp"
 	"sigs.k8s.io/yaml"
+
+	"github.com/tandem-gpu/tandem/test/must"
 )
 
 var update = flag.Bool("update", false, "write the golden files anew")
@@ -27,20 +29,14 @@ func TestGolden(t *testing.T) {
 	for _, file := range files {
 		t.Run(strings.TrimSuffix(filepath.Base(file), ".yaml"), func(t *testing.T) {
 			values, err := os.ReadFile(file)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, err)
 			got := differences(plain, objects(t, chart, string(values), systemNamespace))
 			golden := strings.TrimSuffix(file, ".yaml") + ".golden"
 			if *update {
-				if err := os.WriteFile(golden, []byte(got), 0o644); err != nil {
-					t.Fatal(err)
-				}
+				must.OK(t, os.WriteFile(golden, []byte(got), 0o644))
 			}
 			want, err := os.ReadFile(golden)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, err)
 			if diff := gocmp.Diff(string(want), got); diff != "" {
 				t.Errorf("golden (-), chart (+); -update writes it anew:\n%s", diff)
 			}

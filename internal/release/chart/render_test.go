@@ -17,6 +17,7 @@ import (
 
 	"github.com/tandem-gpu/tandem/internal/release/kustomization"
 	"github.com/tandem-gpu/tandem/internal/sandbox"
+	"github.com/tandem-gpu/tandem/test/must"
 )
 
 const version = "v0.1.0"
@@ -28,18 +29,14 @@ var helm = sync.OnceValues(func() (string, error) { return sandbox.Tool(context.
 func chartOf(t *testing.T) string {
 	t.Helper()
 	folder := filepath.Join(t.TempDir(), "tandem")
-	if err := (Chart{Root: repository(t), Version: version}).Write(folder); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, (Chart{Root: repository(t), Version: version}).Write(folder))
 	return folder
 }
 
 func repository(t *testing.T) string {
 	t.Helper()
 	root, err := sandbox.Root()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	return root
 }
 
@@ -47,13 +44,9 @@ func repository(t *testing.T) string {
 func run(t *testing.T, chart, values string, args ...string) ([]byte, error) {
 	t.Helper()
 	program, err := helm()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	file := filepath.Join(t.TempDir(), "values.yaml")
-	if err := os.WriteFile(file, []byte(values), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, os.WriteFile(file, []byte(values), 0o600))
 	cmd := exec.CommandContext(t.Context(), program, append(args, "--values", file)...)
 	cmd.Args = append(cmd.Args, chart)
 	home := t.TempDir()
@@ -71,9 +64,7 @@ func run(t *testing.T, chart, values string, args ...string) ([]byte, error) {
 func objects(t *testing.T, chart, values, namespace string) map[string]object {
 	t.Helper()
 	raw, err := run(t, chart, values, "template", "tandem", "--namespace", namespace, "--api-versions", mutating)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	return byID(t, raw)
 }
 
@@ -83,9 +74,7 @@ var hash = regexp.MustCompile(`(tandem-[a-z]+-config)-[a-z0-9]{10}\b`)
 func byID(t *testing.T, raw []byte) map[string]object {
 	t.Helper()
 	list, err := parse(hash.ReplaceAll(raw, []byte("$1")))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	all := map[string]object{}
 	for _, o := range list {
 		if o.kind() == "CustomResourceDefinition" {
@@ -113,9 +102,7 @@ func deployed(t *testing.T, folders ...string) map[string]object {
 		overlay.Components = append(overlay.Components, "components/"+folder)
 	}
 	raw, err := overlay.Build()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	return byID(t, raw)
 }
 

@@ -8,6 +8,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/tandem-gpu/tandem/internal/sandbox"
+	"github.com/tandem-gpu/tandem/test/must"
 )
 
 // object is as much of one as the tests read.
@@ -22,14 +23,10 @@ type object struct {
 func built(t *testing.T, o Overlay) []byte {
 	t.Helper()
 	root, err := sandbox.Root()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	o.Root = root
 	raw, err := o.Build()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	return raw
 }
 
@@ -38,9 +35,7 @@ func objects(t *testing.T, raw []byte) []object {
 	var all []object
 	for document := range bytes.SplitSeq(raw, []byte("\n---\n")) {
 		var o object
-		if err := yaml.Unmarshal(document, &o); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, yaml.Unmarshal(document, &o))
 		all = append(all, o)
 	}
 	return all
@@ -78,9 +73,7 @@ func TestImages(t *testing.T) {
 // A component that is not there is an error that names it.
 func TestMissingComponent(t *testing.T) {
 	root, err := sandbox.Root()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	if _, err := (Overlay{Root: root, Resources: []string{""}, Components: []string{"components/none"}}).Build(); err == nil || !strings.Contains(err.Error(), "components/none") {
 		t.Errorf("error %v", err)
 	}

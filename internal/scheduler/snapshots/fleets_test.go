@@ -14,6 +14,7 @@ import (
 
 	"github.com/tandem-gpu/tandem/pkg/api/v1alpha1"
 	"github.com/tandem-gpu/tandem/pkg/snapshot"
+	"github.com/tandem-gpu/tandem/test/must"
 )
 
 // The snapshot shows the fleets that the API server has at the moment: sorted, with the variants in the order of the fleet, and
@@ -33,9 +34,7 @@ func TestFleets(t *testing.T) {
 			map[schema.GroupVersionResource]string{v1alpha1.InferenceFleets: "InferenceFleetList"},
 			chat, broken, fleetObject("a", "z", nil, nil))
 		list, err := watchFleets(ctx, client)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		none := []snapshot.Variant{}
 		first := snapshot.InferenceFleet{Namespace: "a", Name: "z", Reason: "Decided", Variants: none}
 		second := snapshot.InferenceFleet{Namespace: "b", Name: "broken", Variants: none}
@@ -54,9 +53,7 @@ func TestFleets(t *testing.T) {
 		expect("at first", first, second, third)
 
 		fleets := client.Resource(v1alpha1.InferenceFleets)
-		if err := fleets.Namespace("b").Delete(ctx, "broken", metav1.DeleteOptions{}); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, fleets.Namespace("b").Delete(ctx, "broken", metav1.DeleteOptions{}))
 		smaller := fleetObject("b", "chat", []any{variantSpec("large", "A100", 40)}, []any{variantStatus("large", 3, 3, 1000)})
 		if _, err := fleets.Namespace("b").Update(ctx, smaller, metav1.UpdateOptions{}); err != nil {
 			t.Fatal(err)

@@ -21,6 +21,7 @@ import (
 	"github.com/tandem-gpu/tandem/internal/cluster/snapshotjson"
 	"github.com/tandem-gpu/tandem/pkg/snapshot"
 	"github.com/tandem-gpu/tandem/pkg/vgpu"
+	"github.com/tandem-gpu/tandem/test/must"
 )
 
 // rights are the namespaces in which each user may list pods; "" is all of them.
@@ -107,9 +108,7 @@ func namesIn(t *testing.T, w *httptest.ResponseRecorder) []string {
 		t.Fatalf("answered %d: %s", w.Code, w.Body)
 	}
 	s, err := snapshotjson.Read(w.Body.Bytes())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	var names []string
 	for i := range s.Nodes[0].Pods {
 		p := &s.Nodes[0].Pods[i]
@@ -193,9 +192,7 @@ func TestTimeOfChange(t *testing.T) {
 	b := newBed()
 	at := func() time.Time {
 		s, err := snapshotjson.Read(b.get("admin").Body.Bytes())
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		return s.At
 	}
 	first, began := at(), b.now
@@ -257,15 +254,11 @@ func TestCompressed(t *testing.T) {
 		}
 		if zips {
 			r, err := gzip.NewReader(w.Body)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, err)
 			body = r
 		}
 		raw, err := io.ReadAll(body)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		if string(raw) != plain.Body.String() {
 			t.Errorf("Accept-Encoding %s: another body", header)
 		}

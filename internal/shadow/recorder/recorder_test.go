@@ -17,6 +17,7 @@ import (
 	"github.com/tandem-gpu/tandem/pkg/shadow"
 	"github.com/tandem-gpu/tandem/pkg/sim"
 	"github.com/tandem-gpu/tandem/pkg/vgpu"
+	"github.com/tandem-gpu/tandem/test/must"
 )
 
 var zero = time.Date(2026, 1, 5, 9, 0, 0, 0, time.UTC)
@@ -170,17 +171,13 @@ func newBed(t *testing.T, nodes ...*v1.Node) *bed {
 	t.Helper()
 	b := &bed{now: zero}
 	policy, err := placement.ByName("packed")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	b.Recorder, err = New(Options{
 		Config:        shadow.Config{Policy: policy, Queue: sim.Skip, Keep: time.Hour, MaxPods: 100, MaxExamples: 3, Gather: time.Minute},
 		SchedulerName: "default-scheduler", ShareAnnotation: "example.com/tenths", Now: func() time.Time { return b.now },
 		Gangs: labelled{},
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	b.look(t, nodes)
 	return b
 }
@@ -201,9 +198,7 @@ func (b *bed) report(t *testing.T, seconds int) *shadow.Report {
 	t.Helper()
 	b.now = at(seconds)
 	r, err := b.Report()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	return r
 }
 

@@ -20,6 +20,7 @@ import (
 
 	"github.com/tandem-gpu/tandem/internal/shadow/families"
 	"github.com/tandem-gpu/tandem/pkg/shadow"
+	"github.com/tandem-gpu/tandem/test/must"
 )
 
 func sample() *shadow.Report {
@@ -62,9 +63,7 @@ Unknown: the slowdown with Tandem, for 100 % of the pods' time: no profile.
 
 func TestText(t *testing.T) {
 	var b strings.Builder
-	if err := Write(&b, sample(), "default-scheduler", Text); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, Write(&b, sample(), "default-scheduler", Text))
 	if diff := cmp.Diff(wantText, b.String()); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
@@ -75,13 +74,9 @@ func TestText(t *testing.T) {
 
 func TestJSON(t *testing.T) {
 	var b strings.Builder
-	if err := Write(&b, sample(), "default-scheduler", JSON); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, Write(&b, sample(), "default-scheduler", JSON))
 	var got shadow.Report
-	if err := json.Unmarshal([]byte(b.String()), &got); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, json.Unmarshal([]byte(b.String()), &got))
 	if diff := cmp.Diff(sample(), &got); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
@@ -179,9 +174,7 @@ func TestMetrics(t *testing.T) {
 		t.Error(err)
 	}
 	served, err := registry.Gather()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	if len(served) != len(families.All()) {
 		t.Errorf("%d families are served, the table has %d", len(served), len(families.All()))
 	}

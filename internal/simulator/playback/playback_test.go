@@ -15,18 +15,15 @@ import (
 	"github.com/tandem-gpu/tandem/internal/simulator/playback"
 	"github.com/tandem-gpu/tandem/internal/simulator/scenario"
 	"github.com/tandem-gpu/tandem/pkg/sim"
+	"github.com/tandem-gpu/tandem/test/must"
 )
 
 func play(t *testing.T, name string) *scenario.Run {
 	t.Helper()
 	s, err := scenario.Read(filepath.Join("..", "..", "..", "examples", name))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	r, err := s.Play(nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	return &r.Runs[0]
 }
 
@@ -40,13 +37,9 @@ func TestRun(t *testing.T) {
 	}
 	for _, second := range moments.Seconds {
 		got, err := source.At(context.Background(), second)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		want, err := run.History.SnapshotAt(time.Duration(second) * time.Second)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		if diff := cmp.Diff(want, got); diff != "" || got.At.Unix() != second {
 			t.Fatalf("at %d, shown as %v (-want +got):\n%s", second, got.At, diff)
 		}
@@ -77,9 +70,7 @@ func TestMoments(t *testing.T) {
 				run.History.Samples = append(run.History.Samples, sim.Sample{At: time.Duration(i+1) * tc.every})
 			}
 			moments, err := playback.Of("x", run).Moments(context.Background())
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, err)
 			got := moments.Seconds
 			last := (time.Duration(tc.events)*tc.every + time.Second - 1) / time.Second
 			if got[0] != 0 || got[len(got)-1] != int64(last) || !slices.IsSorted(got) || len(got) != len(slices.Compact(slices.Clone(got))) {

@@ -1,11 +1,6 @@
 package report_test
 
 import (
-	"bytes"
-	"flag"
-	"io"
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -13,31 +8,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/tandem-gpu/tandem/internal/simulator/report"
+	"github.com/tandem-gpu/tandem/test/must"
 )
-
-var update = flag.Bool("update", false, "write the golden files")
-
-// golden compares what was written with a file under testdata.
-func golden(t *testing.T, name string, write func(io.Writer) error) {
-	t.Helper()
-	var b bytes.Buffer
-	if err := write(&b); err != nil {
-		t.Fatal(err)
-	}
-	path := filepath.Join("testdata", name)
-	if *update {
-		if err := os.WriteFile(path, b.Bytes(), 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	want, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff(string(want), b.String()); diff != "" {
-		t.Errorf("%s (-want +got):\n%s", name, diff)
-	}
-}
 
 // TestTable: columns are as wide as their widest cell in characters, not bytes, and no line ends with a space.
 func TestTable(t *testing.T) {
@@ -46,9 +18,7 @@ func TestTable(t *testing.T) {
 		Rows:    [][]string{{"a–b", "10", "x"}, {"é", "±7", "long note"}, {"", "", ""}},
 	}
 	var b strings.Builder
-	if err := table.Write(&b); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, table.Write(&b))
 	want := "name   n  note\na–b   10  x\né     ±7  long note\n\n"
 	if diff := cmp.Diff(want, b.String()); diff != "" {
 		t.Errorf("table (-want +got):\n%s", diff)

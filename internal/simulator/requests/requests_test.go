@@ -7,6 +7,7 @@ import (
 
 	"github.com/tandem-gpu/tandem/internal/simulator/requests"
 	"github.com/tandem-gpu/tandem/pkg/traffic"
+	"github.com/tandem-gpu/tandem/test/must"
 )
 
 // minutes returns a rate for so many minutes.
@@ -31,9 +32,7 @@ func fleetOf(within time.Duration, rates []float64) *requests.Fleet {
 func play(t *testing.T, f *requests.Fleet, running func(at time.Duration) int) (*requests.Run, []int) {
 	t.Helper()
 	r, err := requests.New(f, 1)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	var sizes []int
 	for at := time.Duration(0); at <= f.Lasts(); at += 10 * time.Second {
 		n := running(at)
@@ -113,9 +112,7 @@ func TestSize(t *testing.T) {
 	f.Fixed, f.Most = false, 12
 	now := 1
 	r, err := requests.New(f, 1)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	var at29, at80, last int
 	for at := time.Duration(0); at < f.Lasts(); at += 10 * time.Second {
 		now, _ = r.Size(at, now)

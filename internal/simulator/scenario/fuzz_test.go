@@ -8,20 +8,17 @@ import (
 	"testing"
 
 	"github.com/tandem-gpu/tandem/internal/simulator/scenario"
+	"github.com/tandem-gpu/tandem/test/must"
 )
 
 // FuzzParse: whatever stands in a scenario, it is refused with an Error that names the file and says what is wanted, or it
 // has nodes, policies and seeds, and its jobs can be drawn.
 func FuzzParse(f *testing.F) {
 	scripts, err := filepath.Glob("testdata/scripts/*")
-	if err != nil {
-		f.Fatal(err)
-	}
+	must.OK(f, err)
 	for _, path := range scripts {
 		data, err := os.ReadFile(path)
-		if err != nil {
-			f.Fatal(err)
-		}
+		must.OK(f, err)
 		for _, part := range strings.Split(string(data), "\n\n") {
 			if _, yaml, ok := strings.Cut(part, "parse\n"); ok {
 				yaml, _, _ = strings.Cut(yaml, "----")

@@ -9,6 +9,7 @@ import (
 
 	"github.com/tandem-gpu/tandem/internal/simulator/scenario"
 	"github.com/tandem-gpu/tandem/pkg/sim"
+	"github.com/tandem-gpu/tandem/test/must"
 )
 
 // underLoad plays examples/gang-under-load.yaml at a load in percent, with or without drains, and returns the longest wait of
@@ -16,9 +17,7 @@ import (
 func underLoad(t *testing.T, percent int, drains bool) time.Duration {
 	t.Helper()
 	data, err := os.ReadFile("../../../examples/gang-under-load.yaml")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	text, _, _ := strings.Cut(string(data), "assertions:")
 	change := func(before, after string) {
 		if strings.Count(text, before) != 1 {
@@ -36,13 +35,9 @@ func underLoad(t *testing.T, percent int, drains bool) time.Duration {
 		change("{drain: enabled", "{drain: disabled")
 	}
 	s, err := scenario.Parse("example.yaml", []byte(text))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	r, err := s.Play(nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	longest := time.Duration(0)
 	for i := range r.Runs {
 		g := &r.Runs[i].History.Gangs[0]

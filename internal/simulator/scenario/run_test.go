@@ -14,21 +14,18 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/tandem-gpu/tandem/internal/simulator/scenario"
+	"github.com/tandem-gpu/tandem/test/must"
 )
 
 // example returns the scenario of testdata/scripts/read.
 func example(t *testing.T) *scenario.Scenario {
 	t.Helper()
 	raw, err := os.ReadFile("testdata/scripts/read")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	_, text, _ := strings.Cut(string(raw), "parse\n")
 	text, _, _ = strings.Cut(text, "----")
 	s, err := scenario.Parse("example.yaml", []byte(text))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	return s
 }
 
@@ -42,9 +39,7 @@ func TestPlayIsTheSameOnAnyNumberOfProcessors(t *testing.T) {
 			defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(processors))
 			var told sync.Map // by the number of steps
 			r, err := s.Play(func(done, total int) { told.Store(done, total) })
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, err)
 			all := len(r.Runs) * scenario.Hundredths
 			if total, _ := told.Load(all); total != all {
 				t.Errorf("progress ends with %v of %v steps, want %d", all, total, all)
@@ -57,13 +52,9 @@ func TestPlayIsTheSameOnAnyNumberOfProcessors(t *testing.T) {
 			var b strings.Builder
 			for i := range r.Runs {
 				m, err := r.Runs[i].History.MapAt(1 << 40)
-				if err != nil {
-					t.Fatal(err)
-				}
+				must.OK(t, err)
 				text, err := json.Marshal([]any{r.Runs[i], m})
-				if err != nil {
-					t.Fatal(err)
-				}
+				must.OK(t, err)
 				b.Write(text)
 			}
 			fmt.Fprintf(&b, "%+v", r.Assertions)
@@ -82,9 +73,7 @@ func TestPlayKeepsTheOrder(t *testing.T) {
 	s := example(t)
 	s.Policies, s.Seeds = []string{"spread", "packed", "fgd"}, []int64{9, 3}
 	r, err := s.Play(nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	var got []string
 	for i := range r.Runs {
 		got = append(got, fmt.Sprint(r.Runs[i].Policy, r.Runs[i].Seed))

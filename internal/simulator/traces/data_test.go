@@ -11,6 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/tandem-gpu/tandem/internal/simulator/csvtable"
+	"github.com/tandem-gpu/tandem/test/must"
 )
 
 // published returns the folder of the published traces, of which some are wanted here, or skips the test.
@@ -26,9 +27,7 @@ func published(t testing.TB) string {
 func load(t testing.TB, path ...string) *Trace {
 	t.Helper()
 	tr, err := Load(filepath.Join(append([]string{published(t)}, path...)...))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	return tr
 }
 
@@ -129,9 +128,7 @@ func TestPublishedArrivals(t *testing.T) {
 	pods := load(t, "openb_fgd", "openb_pod_list_default.csv").Jobs
 	for seed := int64(42); seed <= 46; seed++ {
 		order, rank, err := Arrivals(pods, 1213, 6_212_000, seed, 1.3)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		want := lines(t, filepath.Join(published(t), "openb_fgd", "arrivals", fmt.Sprintf("default_seed%d.txt.gz", seed)))
 		if diff := cmp.Diff(want, origins(order)); diff != "" {
 			t.Errorf("seed %d: order (-want +got):\n%s", seed, diff)
@@ -145,18 +142,14 @@ func TestPublishedArrivals(t *testing.T) {
 func lines(t testing.TB, path string) []string {
 	t.Helper()
 	r, err := csvtable.Open(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	defer r.Close()
 	var all []string
 	s := bufio.NewScanner(r)
 	for s.Scan() {
 		all = append(all, s.Text())
 	}
-	if err := s.Err(); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, s.Err())
 	return all
 }
 

@@ -14,6 +14,7 @@ import (
 	"github.com/tandem-gpu/tandem/internal/simulator/csvtable"
 	"github.com/tandem-gpu/tandem/pkg/vgpu"
 	"github.com/tandem-gpu/tandem/test/drawntable"
+	"github.com/tandem-gpu/tandem/test/must"
 )
 
 // checkTrace holds a trace that was read to what its types promise.
@@ -38,9 +39,7 @@ func checkTrace(t testing.TB, tr *Trace) {
 		names[j.Name] = true
 		checkTimes(t, j)
 		r, err := j.Request("u")
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		if err := r.Validate(); err != nil && len(r.Containers) > 0 {
 			t.Fatal(err)
 		}
@@ -98,9 +97,7 @@ func dropLines(tr *Trace) {
 // testdata/fuzz.
 func fuzz(f *testing.F, format csvtable.Format) {
 	data, err := os.ReadFile(filepath.Join("testdata", string(format)+".csv"))
-	if err != nil {
-		f.Fatal(err)
-	}
+	must.OK(f, err)
 	f.Add(data)
 	f.Add(bytes.ReplaceAll(data, []byte("\n"), []byte("\r\n")))
 	f.Add(append([]byte(csvtable.ByteOrderMark), data...))
@@ -124,9 +121,7 @@ func FuzzDLRMJobs(f *testing.F)   { fuzz(f, DLRMTrace) }
 func FuzzRead(f *testing.F) {
 	for i := range schemas {
 		data, err := os.ReadFile(filepath.Join("testdata", string(schemas[i].Format)+".csv"))
-		if err != nil {
-			f.Fatal(err)
-		}
+		must.OK(f, err)
 		f.Add(data)
 	}
 	f.Fuzz(func(t *testing.T, data []byte) {

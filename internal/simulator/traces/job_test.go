@@ -6,6 +6,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/tandem-gpu/tandem/pkg/vgpu"
+	"github.com/tandem-gpu/tandem/test/must"
 )
 
 func TestRequest(t *testing.T) {
@@ -37,9 +38,7 @@ func TestRequest(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			tc.want.UID = "u"
 			got, err := tc.job.Request("u")
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, err)
 			if diff := cmp.Diff(tc.want, got); diff != "" {
 				t.Errorf("request (-want +got):\n%s", diff)
 			}
@@ -96,9 +95,7 @@ func TestRequestErrors(t *testing.T) {
 func TestNode(t *testing.T) {
 	h := Host{Name: "n1", Room: vgpu.Room{MilliCPU: 64000, Memory: 256 * vgpu.GiB}, Devices: 2, Model: "V100M32"}
 	n, err := h.Node(SlotsPerDevice)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	want := []vgpu.Device{
 		{ID: "n1/g0", Index: 0, Model: "V100M32", Slots: 1000, Memory: 32 * vgpu.GiB, Healthy: true},
 		{ID: "n1/g1", Index: 1, Model: "V100M32", Slots: 1000, Memory: 32 * vgpu.GiB, Healthy: true},

@@ -15,6 +15,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/tandem-gpu/tandem/internal/simulator/csvtable"
+	"github.com/tandem-gpu/tandem/test/must"
 )
 
 const twoPods = "name,cpu_milli,memory_mib,num_gpu,gpu_milli\np,6000,12288,1,460\nq,12000,16384,2,1000\n"
@@ -26,27 +27,21 @@ func zip(t testing.TB, text string) []byte {
 	if _, err := io.WriteString(w, text); err != nil {
 		t.Fatal(err)
 	}
-	if err := w.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, w.Close())
 	return b.Bytes()
 }
 
 func write(t testing.TB, name string, data []byte) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), name)
-	if err := os.WriteFile(path, data, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, os.WriteFile(path, data, 0o600))
 	return path
 }
 
 // TestLoadForms reads one trace in all the forms that files come in.
 func TestLoadForms(t *testing.T) {
 	want, err := Read(strings.NewReader(twoPods), "pods")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	crlf := strings.ReplaceAll(twoPods, "\n", "\r\n")
 	for name, data := range map[string][]byte{
 		"plain":                 []byte(twoPods),
@@ -61,9 +56,7 @@ func TestLoadForms(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			got, err := Load(write(t, "pods", data))
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, err)
 			got.File = want.File
 			if diff := cmp.Diff(want, got); diff != "" {
 				t.Errorf("trace (-want +got):\n%s", diff)

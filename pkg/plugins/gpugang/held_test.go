@@ -14,6 +14,7 @@ import (
 
 	"github.com/tandem-gpu/tandem/pkg/api/v1alpha1"
 	"github.com/tandem-gpu/tandem/test/fakecluster"
+	"github.com/tandem-gpu/tandem/test/must"
 )
 
 // elasticMembers returns the members of a gang that runs with 2 to 6 of them.
@@ -38,16 +39,12 @@ func (c *cluster) setTarget(name string, workers int32) {
 func (c *cluster) writeTarget(target *v1alpha1.ElasticTarget) {
 	c.T.Helper()
 	object, err := runtime.DefaultUnstructuredConverter.ToUnstructured(target)
-	if err != nil {
-		c.T.Fatal(err)
-	}
+	must.OK(c.T, err)
 	targets := c.Dynamic.Resource(v1alpha1.ElasticTargets).Namespace(target.Namespace)
 	if _, err = targets.Update(c.T.Context(), &unstructured.Unstructured{Object: object}, metav1.UpdateOptions{}); err != nil {
 		_, err = targets.Create(c.T.Context(), &unstructured.Unstructured{Object: object}, metav1.CreateOptions{})
 	}
-	if err != nil {
-		c.T.Fatal(err)
-	}
+	must.OK(c.T, err)
 }
 
 // passMinute lets a minute of the bubble's clock pass, which takes no real time: a scheduler that would place more members has
@@ -62,9 +59,7 @@ func (c *cluster) told(name string) (a v1alpha1.ElasticTargetAdmission) {
 	if err == nil {
 		err = runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, &target)
 	}
-	if err != nil {
-		c.T.Fatal(err)
-	}
+	must.OK(c.T, err)
 	if target.Status.Scheduler != nil {
 		a = *target.Status.Scheduler
 	}

@@ -13,6 +13,7 @@ import (
 
 	"github.com/tandem-gpu/tandem/internal/cluster/kube"
 	"github.com/tandem-gpu/tandem/pkg/vgpu"
+	"github.com/tandem-gpu/tandem/test/must"
 )
 
 // A host has back what its pods ask for when they end, and nothing of amounts that no host has: 64 bits hold a part of them, or one
@@ -83,9 +84,7 @@ func (c *cluster) checkUnresolved(pods []*v1.Pod, other *v1.Pod, want int, milli
 func (c *cluster) inputBeside(p, other *v1.Pod) *planInput {
 	c.T.Helper()
 	node, err := c.Client.CoreV1().Nodes().Get(c.T.Context(), "n1", metav1.GetOptions{})
-	if err != nil {
-		c.T.Fatal(err)
-	}
+	must.OK(c.T, err)
 	info := framework.NewNodeInfo()
 	info.SetNode(node)
 	if other != nil {
@@ -93,8 +92,6 @@ func (c *cluster) inputBeside(p, other *v1.Pod) *planInput {
 	}
 	ref, _ := c.plugin.gangs.Of(p)
 	in, err := c.plugin.collectInput(c.T.Context(), &cycle{cs: framework.NewCycleState(), pod: p, nodes: []fwk.NodeInfo{info}}, ref, false)
-	if err != nil {
-		c.T.Fatal(err)
-	}
+	must.OK(c.T, err)
 	return in
 }

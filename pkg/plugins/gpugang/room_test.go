@@ -19,6 +19,7 @@ import (
 	"github.com/tandem-gpu/tandem/pkg/placement"
 	"github.com/tandem-gpu/tandem/pkg/reservation"
 	"github.com/tandem-gpu/tandem/pkg/vgpu"
+	"github.com/tandem-gpu/tandem/test/must"
 )
 
 // crowded returns a cluster of nodes with one GPU each, on each of which is a pod small-I, and gang "large" of the priority 10
@@ -40,15 +41,11 @@ func crowded(t *testing.T, nodes int) *cluster {
 func (c *cluster) wanted() *podgroup.RoomRequest {
 	c.T.Helper()
 	pg, err := c.plugin.gangs.Gang(largeRef)
-	if err != nil {
-		c.T.Fatal(err)
-	}
+	must.OK(c.T, err)
 	w := &podgroup.RoomRequest{Gang: pg, Group: &gang.Group{Name: largeRef.String(), MinCount: pg.MinCount}, Pods: pg.Members, Unbound: pg.MinCount}
 	for i, m := range pg.Members {
 		r, err := c.plugin.shares().Request(m)
-		if err != nil {
-			c.T.Fatal(err)
-		}
+		must.OK(c.T, err)
 		w.Group.Members = append(w.Group.Members, gang.Member{Request: r, Rank: i})
 	}
 	return w
@@ -223,9 +220,7 @@ func TestRoomYieldsToHigherPriority(t *testing.T) {
 		if refusal != nil {
 			t.Fatal(refusal)
 		}
-		if err := c.shares.Hold(vgpu.Hold{Assignment: taken, Priority: 11}); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, c.shares.Hold(vgpu.Hold{Assignment: taken, Priority: 11}))
 		c.try(largeRef)
 		c.Await("no room is kept", func() bool { return !c.hasRoom() })
 	})
@@ -257,9 +252,7 @@ func TestRoomIsTriedUntilItIsFree(t *testing.T) {
 func (c *cluster) attempts() float64 {
 	c.T.Helper()
 	value, err := testutil.GetCounterMetricValue(c.plugin.metrics.attempts)
-	if err != nil {
-		c.T.Fatal(err)
-	}
+	must.OK(c.T, err)
 	return value
 }
 

@@ -15,6 +15,7 @@ import (
 	"github.com/tandem-gpu/tandem/pkg/api/config"
 	"github.com/tandem-gpu/tandem/pkg/api/v1alpha1"
 	"github.com/tandem-gpu/tandem/test/fakecluster"
+	"github.com/tandem-gpu/tandem/test/must"
 )
 
 // evaluated returns how many attempts were evaluated, and the seconds that they took.
@@ -23,9 +24,7 @@ func (c *cluster) evaluated() (count uint64, seconds float64) {
 	r := metrics.NewKubeRegistry()
 	r.MustRegister(c.plugin.metrics.all()...)
 	families, err := r.Gather()
-	if err != nil {
-		c.T.Fatal(err)
-	}
+	must.OK(c.T, err)
 	for _, f := range families {
 		if f.GetName() == prefix+"evaluation_seconds" && len(f.Metric) > 0 {
 			return f.Metric[0].GetHistogram().GetSampleCount(), f.Metric[0].GetHistogram().GetSampleSum()
@@ -42,9 +41,7 @@ func full(t testing.TB, nodes int) *cluster {
 		p := pod(fmt.Sprintf("low-%05d", i), 10, 10)
 		node, device := i/8+1, i%8
 		c.Place(p, fmt.Sprintf("n%d", node), map[string]string{v1alpha1.AnnotationAssignment: assignmentOf(t, p, node, device)})
-		if err := c.Client.Tracker().Add(p); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, c.Client.Tracker().Add(p))
 	}
 	c.start()
 	return c
@@ -74,9 +71,7 @@ func BenchmarkPostFilter(b *testing.B) {
 				p := pod(fmt.Sprintf("new-%s-%d-%d", x.name, b.N, i), x.slots, x.priority)
 				c.Create(p)
 				c.Await("it is tried", func() bool { return strings.Contains(fakecluster.Message(c.Pod(p.Name)), x.says) })
-				if err := c.Client.Tracker().Delete(v1.SchemeGroupVersion.WithResource("pods"), "default", p.Name); err != nil {
-					b.Fatal(err)
-				}
+				must.OK(b, c.Client.Tracker().Delete(v1.SchemeGroupVersion.WithResource("pods"), "default", p.Name))
 			}
 			after, total := c.evaluated()
 			b.ReportMetric((total-spent)/float64(after-before)*1000, "ms/attempt")
@@ -87,9 +82,7 @@ func BenchmarkPostFilter(b *testing.B) {
 // spent is the time that cores have worked for the process: others on the machine do not count.
 func spent(tb testing.TB) time.Duration {
 	var use syscall.Rusage
-	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &use); err != nil {
-		tb.Fatal(err)
-	}
+	must.OK(tb, syscall.Getrusage(syscall.RUSAGE_SELF, &use))
 	return time.Duration(use.Utime.Nano() + use.Stime.Nano())
 }
 
@@ -101,9 +94,7 @@ func BenchmarkLook(b *testing.B) {
 	first := pod("first", 80, 100)
 	c.Create(first)
 	c.Await("the scheduler has seen all pods", func() bool { return strings.Contains(fakecluster.Message(c.Pod("first")), "(dry run)") })
-	if err := c.Client.Tracker().Delete(fakecluster.PodResource, "default", "first"); err != nil {
-		b.Fatal(err)
-	}
+	must.OK(b, c.Client.Tracker().Delete(fakecluster.PodResource, "default", "first"))
 	f := c.plugin.handle.(framework.Framework)
 	statuses := framework.NewDefaultNodeToStatus()
 	statuses.SetAbsentNodesStatus(fwk.NewStatus(fwk.Unschedulable).WithPlugin(shareName))
@@ -131,9 +122,7 @@ func BenchmarkLook(b *testing.B) {
 		})
 		nodes := c.nodes()
 		ledgers, err := c.plugin.sharesOrNil().Ledgers(b.Context(), high, nodes, func(string) bool { return false })
-		if err != nil {
-			b.Fatal(err)
-		}
+		must.OK(b, err)
 		b.Run(x.name+"/candidates", func(b *testing.B) {
 			b.ReportAllocs()
 			start := spent(b)

@@ -30,6 +30,7 @@ import (
 	"github.com/tandem-gpu/tandem/pkg/preemption"
 	"github.com/tandem-gpu/tandem/pkg/reservation"
 	"github.com/tandem-gpu/tandem/pkg/vgpu"
+	"github.com/tandem-gpu/tandem/test/must"
 )
 
 // candidates returns those for a preemptor with a priority, on all nodes with GPUs.
@@ -37,9 +38,7 @@ func (c *cluster) candidates(priority int32) (*preemption.Candidates, []*v1.Pod,
 	c.T.Helper()
 	nodes := c.nodes()
 	ledgers, err := c.plugin.sharesOrNil().Ledgers(c.T.Context(), pod("any", 10, 0), nodes, func(string) bool { return false })
-	if err != nil {
-		c.T.Fatal(err)
-	}
+	must.OK(c.T, err)
 	return c.plugin.candidates(nodes, ledgers, nil, priority)
 }
 
@@ -73,9 +72,7 @@ func newCensus(t testing.TB) *census {
 		MinimumRuntime: metav1.Duration{Duration: time.Hour},
 		Protected:      config.ProtectedPods{Namespaces: []string{"system"}, LabelSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"tier": "gold"}}},
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	s := &census{now: time.Unix(1_800_000_000, 0), budgets: cache.NewIndexer(cache.MetaNamespaceKeyFunc, cache.Indexers{cache.NamespaceIndex: cache.MetaNamespaceIndexFunc})}
 	s.plugin = &Plugin{
 		guards: guards, budgets: policylisters.NewPodDisruptionBudgetLister(s.budgets), now: func() time.Time { return s.now }, notes: notes{byNode: map[string][]note{}},
@@ -111,17 +108,13 @@ func (s *census) place(t testing.TB, p *v1.Pod, at int, slots vgpu.Slots) {
 	s.nodes[at].AddPodInfo(info(t, p))
 	if n := s.ledgers[at]; n != nil && slots > 0 && n.FreeFor(0, &vgpu.Request{}).Slots >= slots {
 		a := testkit.Assignment(t, n, 0, string(p.UID), slots)
-		if err := n.Add(a); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, n.Add(a))
 	}
 }
 
 func info(t testing.TB, p *v1.Pod) fwk.PodInfo {
 	i, err := framework.NewPodInfo(p)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	return i
 }
 
@@ -148,9 +141,7 @@ func TestCandidatesOfNodes(t *testing.T) {
 		{[]bool{false, true, false}, map[string]int64{"default/m0": 30_000, "default/p1": 0, "default/m1": 30_000, "default/m2": 0}},
 	} {
 		from, pods, err := s.plugin.candidates(s.nodes, s.ledgers, test.open, 5)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		got := map[string]int64{}
 		for i, c := range from.Pods {
 			got[c.Name] = c.Lost
@@ -187,17 +178,13 @@ func (s *census) compare(r *rapid.T) {
 		open = rapid.SliceOfN(rapid.Bool(), len(s.nodes), len(s.nodes)).Draw(r, "open")
 	}
 	from, pods, err := s.plugin.candidates(s.nodes, s.ledgers, open, priority)
-	if err != nil {
-		r.Fatal(err)
-	}
+	must.OK(r, err)
 	first := &Plugin{
 		guards: s.plugin.guards, budgets: s.plugin.budgets, machine: s.plugin.machine, now: s.plugin.now,
 		notes: notes{byNode: map[string][]note{}},
 	}
 	fresh, same, err := first.candidates(s.nodes, s.ledgers, open, priority)
-	if err != nil {
-		r.Fatal(err)
-	}
+	must.OK(r, err)
 	if diff := cmp.Diff(fresh, from); diff != "" {
 		r.Fatalf("at first sight and remembered (-fresh +remembered):\n%s", diff)
 	}
@@ -307,9 +294,7 @@ func (s *census) question(t testing.TB, priority int32, host vgpu.Room) *questio
 	want := testkit.Request("default/high", 10)
 	want.Priority, want.Host = priority, host
 	policy, err := placement.ByName("packed")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	q := &question{
 		pod: pod("high", 10, priority), priority: priority, group: &gang.Group{Name: want.Pod, MinCount: 1, Members: []gang.Member{{Request: *want}}},
 		config: preemption.Config{Config: gang.Config{Policy: policy}},

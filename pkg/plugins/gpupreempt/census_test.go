@@ -20,6 +20,7 @@ import (
 	"github.com/tandem-gpu/tandem/internal/cluster/kube"
 	"github.com/tandem-gpu/tandem/pkg/api/v1alpha1"
 	"github.com/tandem-gpu/tandem/pkg/vgpu"
+	"github.com/tandem-gpu/tandem/test/must"
 )
 
 func (s *census) info(name string) fwk.NodeInfo {
@@ -70,14 +71,10 @@ func (s *census) update(t testing.TB, r *rapid.T, at int) {
 	drawn := drawPod(r, s.now, p.Name)
 	p.Labels, p.Annotations, p.Status, p.DeletionTimestamp = drawn.Labels, drawn.Annotations, drawn.Status, drawn.DeletionTimestamp
 	if rapid.Bool().Draw(r, "in place") {
-		if err := old.(*framework.PodInfo).Update(p); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, old.(*framework.PodInfo).Update(p))
 		return
 	}
-	if err := s.nodes[at].RemovePod(klog.FromContext(context.Background()), old.GetPod()); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, s.nodes[at].RemovePod(klog.FromContext(context.Background()), old.GetPod()))
 	s.nodes[at].AddPodInfo(info(t, p))
 }
 
@@ -87,9 +84,7 @@ func (s *census) remove(t testing.TB, r *rapid.T, at int) {
 		return
 	}
 	p := rapid.SampledFrom(pods).Draw(r, "pod").GetPod()
-	if err := s.nodes[at].RemovePod(klog.FromContext(context.Background()), p); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, s.nodes[at].RemovePod(klog.FromContext(context.Background()), p))
 	if n := s.ledgers[at]; n != nil {
 		n.Remove(kube.UIDOf(p))
 	}
@@ -107,9 +102,7 @@ func (s *census) budget(t testing.TB, r *rapid.T) {
 	} else {
 		err = s.budgets.Add(b)
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 }
 
 // drawPod returns a pod as it may be at a time.

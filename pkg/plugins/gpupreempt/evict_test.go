@@ -30,6 +30,7 @@ import (
 	"github.com/tandem-gpu/tandem/pkg/preemption"
 	"github.com/tandem-gpu/tandem/pkg/reservation"
 	"github.com/tandem-gpu/tandem/pkg/vgpu"
+	"github.com/tandem-gpu/tandem/test/must"
 )
 
 // evicts carries a plan out for a preemptor "high" that needs nothing, and returns what came of it.
@@ -83,9 +84,7 @@ func TestEvictsAllOfALargePlan(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCluster(t, 1)
 		c.many(40)
-		if err := c.evicts(singles(40)...); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, c.evicts(singles(40)...))
 		if n := len(c.victims()); n != 40 {
 			t.Errorf("%d of 40 pods are evicted", n)
 		}
@@ -305,9 +304,7 @@ func TestGrace(t *testing.T) {
 	t.Parallel()
 	now := time.Unix(1e9, 0)
 	guards, err := victims.NewGuards(&config.GPUPreemptArgs{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	plugin := &Plugin{guards: guards, now: func() time.Time { return now }}
 	p := pod("p", 0, 0)
 	expect(t, "default", now.Add(30*time.Second+slack), plugin.awaitedUntil(p, now))

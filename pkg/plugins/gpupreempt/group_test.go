@@ -22,6 +22,7 @@ import (
 	"github.com/tandem-gpu/tandem/pkg/reservation"
 	"github.com/tandem-gpu/tandem/pkg/vgpu"
 	"github.com/tandem-gpu/tandem/test/fakecluster"
+	"github.com/tandem-gpu/tandem/test/must"
 )
 
 // team returns pods NAME-0, NAME-1, … of a gang, each with so many slots.
@@ -250,9 +251,7 @@ func TestGangAvoidsWhatRefusedIt(t *testing.T) {
 	cluster := &gang.Cluster{}
 	for _, name := range []string{"n1", "n2"} {
 		n, err := vgpu.NewNode(name, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		cluster.Nodes = append(cluster.Nodes, n)
 	}
 	group := &gang.Group{Members: []gang.Member{{Kind: 0}, {Kind: 0}, {Kind: 1}, {Kind: 0}, {Kind: 0}}}
@@ -300,9 +299,7 @@ func TestGangsThatGoWholeAreBlocked(t *testing.T) {
 			return nil
 		})
 		whole := preemption.Unit{Kind: preemption.Whole, Name: "default/whole", Pods: []int{1, 2}}
-		if err := c.evicts(singles(1)[0], whole, preemption.Unit{Kind: preemption.Surplus, Name: "default/p-03", Pods: []int{3}}); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, c.evicts(singles(1)[0], whole, preemption.Unit{Kind: preemption.Surplus, Name: "default/p-03", Pods: []int{3}}))
 		expect(t, "blocked", map[string]bool{"whole": true, "other": false}, blocked)
 	})
 }
@@ -325,21 +322,15 @@ func TestStoppedEvictionLeavesLaterRoom(t *testing.T) {
 		ref := podgroup.Ref{Source: podgroup.Label, Namespace: "default", Name: "high"}
 		shares := c.shares
 		pg, err := c.plugin.machine.Gangs().Gang(ref)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		request, err := shares.Request(pg.Members[0])
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		first, _ := shares.Held(request.UID)
 		c.plugin.giveUp(ref, "for a test", 0)
 		group := &gang.Group{Name: ref.String(), MinCount: 1, Members: []gang.Member{{Request: request}}}
 		again := &gangAttempt{RoomRequest: &podgroup.RoomRequest{Gang: pg, Group: group, Pods: pg.Members, Unbound: 1}, pods: []*v1.Pod{low}}
 		again.plan = preemption.Plan{Places: []vgpu.Assignment{first.Assignment}, Waits: []int{0}}
-		if err := c.plugin.keepGangRoom(again); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, c.plugin.keepGangRoom(again))
 		close(goOn)
 		c.Await("the eviction is over", func() (isOver bool) {
 			c.plugin.machine.Lock(func(l machine.Locked) { isOver = !l.State.Evicts(reservation.GangPreemptor(ref)) })
@@ -363,9 +354,7 @@ func TestSurplusIsLookedAtAgain(t *testing.T) {
 		surplus := func(at int) preemption.Unit {
 			return preemption.Unit{Kind: preemption.Surplus, Name: fmt.Sprintf("default/gang-%d", at), Pods: []int{at}}
 		}
-		if err := c.evicts(surplus(3)); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, c.evicts(surplus(3)))
 		c.Remove("gang-2")
 		c.Await("it is known that another member has ended", func() bool {
 			pg, _ := c.plugin.machine.Gangs().Gang(podgroup.Ref{Source: podgroup.Label, Namespace: "default", Name: "gang"})

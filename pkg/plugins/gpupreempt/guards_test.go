@@ -23,6 +23,7 @@ import (
 	"github.com/tandem-gpu/tandem/pkg/preemption"
 	"github.com/tandem-gpu/tandem/pkg/reservation"
 	"github.com/tandem-gpu/tandem/pkg/vgpu"
+	"github.com/tandem-gpu/tandem/test/must"
 )
 
 // in puts a pod into another namespace.
@@ -45,9 +46,7 @@ func (c *cluster) budget(app string, allowed int32) *policyv1.PodDisruptionBudge
 		Status:     policyv1.PodDisruptionBudgetStatus{DisruptionsAllowed: allowed},
 	}
 	b, err := c.Client.PolicyV1().PodDisruptionBudgets("default").Create(c.T.Context(), b, metav1.CreateOptions{})
-	if err != nil {
-		c.T.Fatal(err)
-	}
+	must.OK(c.T, err)
 	return b
 }
 
@@ -410,8 +409,6 @@ func assignmentOf(t testing.TB, p *v1.Pod, node, device int) string {
 			Share: vgpu.Share{Devices: 1, Slots: 10, Memory: 40 << 30, ComputeLimit: vgpu.WholeGPU, MemoryLimit: 40 << 30},
 		}},
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	return text
 }

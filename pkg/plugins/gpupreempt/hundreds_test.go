@@ -17,6 +17,7 @@ import (
 	"github.com/tandem-gpu/tandem/pkg/api/v1alpha1"
 	"github.com/tandem-gpu/tandem/pkg/vgpu"
 	"github.com/tandem-gpu/tandem/test/fakecluster"
+	"github.com/tandem-gpu/tandem/test/must"
 )
 
 // fullCluster returns a cluster of three nodes with so many pods of one slot each, of which those of n2 count the least, and these. It
@@ -34,9 +35,7 @@ func fullCluster(t *testing.T, perNode int) (c *cluster, lowest []string) {
 			lowest = append(lowest, p.Name)
 		}
 		c.Place(p, fmt.Sprintf("n%d", node), map[string]string{v1alpha1.AnnotationAssignment: slotOf(t, p, node, slot/10)})
-		if err := c.Client.Tracker().Add(p); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, c.Client.Tracker().Add(p))
 	}
 	return c, lowest
 }
@@ -50,9 +49,7 @@ func slotOf(t *testing.T, p *v1.Pod, node, device int) string {
 			Share: vgpu.Share{Devices: 1, Slots: 1, Memory: 4 << 30, ComputeLimit: vgpu.WholeGPU / 10, MemoryLimit: 4 << 30},
 		}},
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	return text
 }
 
@@ -91,9 +88,7 @@ func (c *cluster) asked() map[string]int {
 func (c *cluster) victimEvents() (events, pods int) {
 	c.T.Helper()
 	list, err := c.Client.EventsV1().Events("default").List(c.T.Context(), metav1.ListOptions{})
-	if err != nil {
-		c.T.Fatal(err)
-	}
+	must.OK(c.T, err)
 	of := map[string]bool{}
 	for i := range list.Items {
 		if e := &list.Items[i]; e.Reason == "Preempted" {

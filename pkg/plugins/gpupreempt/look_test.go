@@ -16,15 +16,14 @@ import (
 	"github.com/tandem-gpu/tandem/pkg/preemption"
 	"github.com/tandem-gpu/tandem/pkg/reservation"
 	"github.com/tandem-gpu/tandem/pkg/vgpu"
+	"github.com/tandem-gpu/tandem/test/must"
 )
 
 // nodes returns the snapshot of a scheduler that has nothing to do.
 func (c *cluster) nodes() []fwk.NodeInfo {
 	c.T.Helper()
 	list, err := c.plugin.handle.SnapshotSharedLister().NodeInfos().List()
-	if err != nil {
-		c.T.Fatal(err)
-	}
+	must.OK(c.T, err)
 	return list
 }
 
@@ -85,17 +84,13 @@ func TestSetAside(t *testing.T) {
 		other.Spec.Containers[0].Resources.Requests[v1.ResourceCPU] = resource.MustParse("3")
 		other.Spec.Containers[0].Resources.Requests[v1.ResourceMemory] = resource.MustParse("1Gi")
 		info, err := framework.NewPodInfo(other)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		nominated.pods = append(nominated.pods, info)
 	}
 	var ledgers []*vgpu.Node
 	for _, name := range []string{"n1", "n2"} {
 		n, err := vgpu.NewNode(name, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		n.SetRoom(vgpu.Room{MilliCPU: 10_000, Memory: 10 << 30})
 		ledgers = append(ledgers, n)
 	}
@@ -117,9 +112,7 @@ func TestCandidates(t *testing.T) {
 		c.Create(gang...)
 		c.AwaitBound("gang", 2)
 		for _, name := range []string{"overdue", "leaving"} {
-			if err := c.Client.CoreV1().Pods("default").Delete(t.Context(), name, metav1.DeleteOptions{}); err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, c.Client.CoreV1().Pods("default").Delete(t.Context(), name, metav1.DeleteOptions{}))
 			if name == "overdue" {
 				c.Clock.Pass(2 * time.Minute)
 			}
@@ -130,9 +123,7 @@ func TestCandidates(t *testing.T) {
 			{UID: "uid-chosen", Until: now.Add(time.Second)}, {UID: "uid-equal", Until: now.Add(-time.Second)}, // it should be gone and is not
 		}})
 		from, pods, err := c.candidates(5)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		got := map[string]bool{}
 		for i := range from.Pods {
 			if from.Pods[i].UID != kube.UIDOf(pods[i]) || pods[i].Namespace+"/"+pods[i].Name != from.Pods[i].Name {

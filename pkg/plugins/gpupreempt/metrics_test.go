@@ -10,6 +10,7 @@ import (
 
 	"github.com/tandem-gpu/tandem/internal/scheduler/machine"
 	"github.com/tandem-gpu/tandem/pkg/preemption"
+	"github.com/tandem-gpu/tandem/test/must"
 )
 
 // What is served is what the table, and so the reference page, says.
@@ -23,9 +24,7 @@ func TestMetricsAreThoseOfTheTable(t *testing.T) {
 	m.victims.WithLabelValues(kindName(preemption.Single)).Inc()
 	served := map[string]string{}
 	families, err := r.Gather()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	for _, f := range families {
 		var labels []string
 		for _, l := range f.Metric[0].Label {
@@ -70,9 +69,7 @@ func (c *cluster) count(name, label string) float64 {
 	r.MustRegister(c.plugin.metrics.all()...)
 	r.CustomMustRegister(newGauges(c.plugin))
 	families, err := r.Gather()
-	if err != nil {
-		c.T.Fatal(err)
-	}
+	must.OK(c.T, err)
 	sum := 0.0
 	for _, f := range families {
 		for _, m := range f.Metric {

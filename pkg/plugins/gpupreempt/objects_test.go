@@ -15,6 +15,7 @@ import (
 	"github.com/tandem-gpu/tandem/pkg/plugins/gpugang"
 	"github.com/tandem-gpu/tandem/pkg/plugins/gpushare"
 	"github.com/tandem-gpu/tandem/test/fakecluster"
+	"github.com/tandem-gpu/tandem/test/must"
 )
 
 // profile is the stock profile with the plugins, set as deploy/ sets them.
@@ -50,9 +51,7 @@ func (c *cluster) makeKnownSick(node string) {
 func (c *cluster) changeNode(name string, change func(*v1.Node)) {
 	c.T.Helper()
 	n, err := c.Client.CoreV1().Nodes().Get(c.T.Context(), name, metav1.GetOptions{})
-	if err != nil {
-		c.T.Fatal(err)
-	}
+	must.OK(c.T, err)
 	change(n)
 	if _, err := c.Client.CoreV1().Nodes().Update(c.T.Context(), n, metav1.UpdateOptions{}); err != nil {
 		c.T.Fatal(err)
@@ -80,9 +79,7 @@ func (c *cluster) awaitEvent(pod, reason string) *eventsv1.Event {
 	var found *eventsv1.Event
 	c.Await("pod "+pod+" has an event "+reason, func() bool {
 		list, err := c.Client.EventsV1().Events("default").List(c.T.Context(), metav1.ListOptions{})
-		if err != nil {
-			c.T.Fatal(err)
-		}
+		must.OK(c.T, err)
 		for i := range list.Items {
 			if e := &list.Items[i]; e.Regarding.Name == pod && e.Reason == reason {
 				found = e

@@ -14,14 +14,13 @@ import (
 
 	"github.com/tandem-gpu/tandem/internal/cluster/kube"
 	"github.com/tandem-gpu/tandem/test/fakecluster"
+	"github.com/tandem-gpu/tandem/test/must"
 )
 
 func devicesOf(t testing.TB, p *v1.Pod) string {
 	t.Helper()
 	a, err := kube.AssignmentOf(p)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	var all []string
 	for _, c := range a.Containers {
 		for _, id := range c.Devices {
@@ -149,9 +148,7 @@ func TestWaitsForPodsThatLeave(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCluster(t, 1, 1)
 		c.createBound(pod("low", 10, 0), pod("other", 10, 0))
-		if err := c.Client.CoreV1().Pods("default").Delete(t.Context(), "low", metav1.DeleteOptions{}); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, c.Client.CoreV1().Pods("default").Delete(t.Context(), "low", metav1.DeleteOptions{}))
 		on := c.Pod("low").Spec.NodeName
 		c.Create(pod("high", 10, 100))
 		c.AwaitMessage("high", "waits for default/low to leave")
@@ -169,9 +166,7 @@ func TestWaitsForEqualsThatLeave(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCluster(t, 1)
 		c.createBound(pod("first", 10, 100))
-		if err := c.Client.CoreV1().Pods("default").Delete(t.Context(), "first", metav1.DeleteOptions{}); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, c.Client.CoreV1().Pods("default").Delete(t.Context(), "first", metav1.DeleteOptions{}))
 		c.Create(pod("second", 10, 100))
 		c.AwaitMessage("second", "waits for default/first to leave")
 		c.Create(pod("third", 10, 99))

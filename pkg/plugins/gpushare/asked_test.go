@@ -16,6 +16,7 @@ import (
 
 	"github.com/tandem-gpu/tandem/pkg/vgpu"
 	"github.com/tandem-gpu/tandem/test/bubble"
+	"github.com/tandem-gpu/tandem/test/must"
 )
 
 // waitingPods has n1 with 3 of 10 slots free and n2 full, and pods that wait: those named for devices lack them alone.
@@ -48,9 +49,7 @@ func waitingPods(t *testing.T) *desk {
 
 func (d *desk) store(p *v1.Pod) {
 	d.t.Helper()
-	if err := d.indexer.Update(p); err != nil {
-		d.t.Fatal(err)
-	}
+	must.OK(d.t, d.indexer.Update(p))
 }
 
 func namesOf(r fwk.PreQueueingHintResult) []string {
@@ -68,9 +67,7 @@ func namesOf(r fwk.PreQueueingHintResult) []string {
 // The framework asks about the pods that a departure may help, and passes over all others.
 func TestWhoMayGain(t *testing.T) {
 	d := waitingPods(t)
-	if err := d.plugin.Hold(vgpu.Hold{Assignment: share(pod("held-4", 4), "n2", "GPU-n2-0", 4)}); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, d.plugin.Hold(vgpu.Hold{Assignment: share(pod("held-4", 4), "n2", "GPU-n2-0", 4)}))
 	d.plugin.Plans(func(p *v1.Pod) bool { return p.Labels[inGang] != "" })
 	on := func(node string, slots int) *v1.Pod {
 		return with(pod("former", slots), func(p *v1.Pod) { p.Spec.NodeName = node })
@@ -88,9 +85,7 @@ func TestWhoMayGain(t *testing.T) {
 		{"nobody knows what left", nil, []string{"all"}},
 	} {
 		got, err := d.plugin.whoMayGain(d.logger(), c.old, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		if diff := cmp.Diff(c.want, namesOf(got)); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", c.what, diff)
 		}
@@ -107,9 +102,7 @@ func TestWhoMayGainNext(t *testing.T) {
 	left := with(pod("former", 1), func(p *v1.Pod) { p.Spec.NodeName = "n1" })
 	named := func(name string) bool {
 		got, err := d.plugin.whoMayGain(d.logger(), left.DeepCopy(), nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		return slices.Contains(namesOf(got), name)
 	}
 	if named("devices-4") || named("corrected") {

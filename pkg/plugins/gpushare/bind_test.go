@@ -21,6 +21,7 @@ import (
 	"github.com/tandem-gpu/tandem/internal/cluster/throttle"
 	"github.com/tandem-gpu/tandem/pkg/api/v1alpha1"
 	"github.com/tandem-gpu/tandem/test/bubble"
+	"github.com/tandem-gpu/tandem/test/must"
 )
 
 // lyingAPI is an API in memory that answers the n-th bind as told, and every bind after the last as the last.
@@ -128,9 +129,7 @@ func TestBindBelievesThePodNotTheError(t *testing.T) {
 				d := newDesk(t, gpuNode("n1", 1))
 				d.plugin.requests = throttle.Unlimited(api)
 				d.plugin.bindTimeout = bindTimeout
-				if err := d.indexer.Add(p); err != nil {
-					t.Fatal(err)
-				}
+				must.OK(t, d.indexer.Add(p))
 
 				cs := d.preFilter(p)
 				d.reserve(cs, p, "n1")
@@ -201,9 +200,7 @@ func TestBindWaitsForItsTurn(t *testing.T) {
 		d.plugin.bindTimeout = time.Second
 		first, second := pod("first", 4), pod("second", 4)
 		api := newLyingAPI(t, first, answer{true, nil})
-		if err := api.Tracker().Add(second); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, api.Tracker().Add(second))
 		d.plugin.requests = throttle.Limited(api, flowcontrol.NewTokenBucketRateLimiter(0.1, 1)) // one in ten seconds
 		start := time.Now()
 		for _, p := range []*v1.Pod{first, second} {
@@ -256,9 +253,7 @@ func TestUnknownBindLooksAtTheInformerAgain(t *testing.T) {
 				a, _ := d.plugin.state.reservation(kube.UIDOf(p), "n1")
 				seen := map[string]*v1.Pod{"landed": bound(t, p, a), "waiting": p}[name]
 				if seen != nil {
-					if err := d.indexer.Add(seen); err != nil {
-						t.Fatal(err)
-					}
+					must.OK(t, d.indexer.Add(seen))
 				}
 				if status := d.plugin.Bind(t.Context(), cs, p, "n1"); status.IsSuccess() {
 					t.Fatal("Bind succeeded")
@@ -287,9 +282,7 @@ func TestBindThatTheInformerShowedBeforeReserve(t *testing.T) {
 		cs := d.preFilter(p)
 		d.reserve(cs, p, "n1")
 		a, _ := d.plugin.state.reservation(kube.UIDOf(p), "n1")
-		if err := d.indexer.Add(bound(t, p, a)); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, d.indexer.Add(bound(t, p, a)))
 		if status := d.plugin.Bind(t.Context(), cs, p, "n1"); !status.IsSuccess() {
 			t.Fatalf("Bind = %v, want success", status)
 		}

@@ -23,6 +23,7 @@ import (
 	"github.com/tandem-gpu/tandem/pkg/interference"
 	"github.com/tandem-gpu/tandem/pkg/placement"
 	"github.com/tandem-gpu/tandem/pkg/vgpu"
+	"github.com/tandem-gpu/tandem/test/must"
 )
 
 // desk drives the plugin's methods one by one, as the framework calls them, on NodeInfos that the test owns.
@@ -59,17 +60,13 @@ func (s *deskHandle) Get(name string) (fwk.NodeInfo, error) {
 func newDesk(t testing.TB, gpuNodes ...*v1alpha1.GPUNode) *desk {
 	t.Helper()
 	policy, err := placement.ByName("packed")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	known := informers.NewSharedInformerFactory(fake.NewClientset(), 0).Core().V1()
 	indexer := known.Pods().Informer().GetIndexer()
 	d := &desk{t: t, byName: map[string]*framework.NodeInfo{}, indexer: indexer}
 	m := newMetrics()
 	model, err := interference.ByName("default")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	pods := corelisters.NewPodLister(indexer)
 	d.plugin = &Plugin{
 		handle: &deskHandle{desk: d}, hosts: known.Nodes().Lister(), policy: policy, metrics: m, learn: func() {},
@@ -78,9 +75,7 @@ func newDesk(t testing.TB, gpuNodes ...*v1alpha1.GPUNode) *desk {
 		pending: newPending(nil, pods), answered: [2]firstAnswer{newAnswer(), newAnswer()},
 		gpuNodes: cache.NewStore(cache.MetaNamespaceKeyFunc),
 	}
-	if err := indexer.AddIndexers(cache.Indexers{plainPods: indexPlain}); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, indexer.AddIndexers(cache.Indexers{plainPods: indexPlain}))
 	d.plugin.plain = func() []*v1.Pod { return plainOf(indexer) }
 	d.plugin.state.freed = d.plugin.pending.activateOn
 	d.plugin.now = func() time.Time { return time.Now().Add(d.later) }
@@ -105,9 +100,7 @@ func newDesk(t testing.TB, gpuNodes ...*v1alpha1.GPUNode) *desk {
 func (d *desk) usual(kinds ...fragmentation.Kind) {
 	d.t.Helper()
 	mix, err := fragmentation.NewMix(kinds)
-	if err != nil {
-		d.t.Fatal(err)
-	}
+	must.OK(d.t, err)
 	d.plugin.usual = func() *fragmentation.Mix { return mix }
 	d.plugin.adopt(d.logger(), d.plugin.state.learner.Snapshot(), load{}, &vgpu.Request{})
 }
@@ -125,9 +118,7 @@ func (d *desk) follow(policy string) {
 func (d *desk) setGPUNode(g *v1alpha1.GPUNode) {
 	d.t.Helper()
 	devices, err := kube.Devices(g)
-	if err != nil {
-		d.t.Fatal(err)
-	}
+	must.OK(d.t, err)
 	if _, err := d.plugin.state.setInventory(g.Name, devices, ""); err != nil {
 		d.t.Fatal(err)
 	}
@@ -172,27 +163,21 @@ func (d *desk) assume(p *v1.Pod, node string) *v1.Pod {
 func (d *desk) add(p *v1.Pod, node string) *v1.Pod {
 	d.t.Helper()
 	info, err := framework.NewPodInfo(p)
-	if err != nil {
-		d.t.Fatal(err)
-	}
+	must.OK(d.t, err)
 	d.byName[node].AddPodInfo(info)
 	return p
 }
 
 func (d *desk) remove(p *v1.Pod, node string) {
 	d.t.Helper()
-	if err := d.byName[node].RemovePod(klog.Background(), p); err != nil {
-		d.t.Fatal(err)
-	}
+	must.OK(d.t, d.byName[node].RemovePod(klog.Background(), p))
 }
 
 // bound returns the pod as the API server has it after the bind: with node and assignment.
 func bound(t testing.TB, p *v1.Pod, a vgpu.Assignment) *v1.Pod {
 	t.Helper()
 	raw, err := kube.EncodeAssignment(a)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	return with(p.DeepCopy(), func(p *v1.Pod) {
 		p.Spec.NodeName = a.Node
 		p.Annotations = map[string]string{v1alpha1.AnnotationAssignment: raw}

@@ -13,6 +13,7 @@ import (
 	"github.com/tandem-gpu/tandem/pkg/api/v1alpha1"
 	"github.com/tandem-gpu/tandem/pkg/lifetime"
 	"github.com/tandem-gpu/tandem/pkg/snapshot"
+	"github.com/tandem-gpu/tandem/test/must"
 )
 
 // begin gives a pod the status of one that began to run now.
@@ -23,9 +24,7 @@ func (c *cluster) begin(name string) {
 		p.Status.Phase, p.Status.StartTime = v1.PodRunning, &metav1.Time{Time: time.Now()}
 		_, err = c.client.CoreV1().Pods("default").UpdateStatus(c.t.Context(), p, metav1.UpdateOptions{})
 	}
-	if err != nil {
-		c.t.Fatal(err)
-	}
+	must.OK(c.t, err)
 	synctest.Wait()
 }
 
@@ -37,9 +36,7 @@ func (c *cluster) tell(name, progress string) {
 		metav1.SetMetaDataAnnotation(&p.ObjectMeta, v1alpha1.AnnotationProgress, progress)
 		_, err = c.client.CoreV1().Pods("default").Update(c.t.Context(), p, metav1.UpdateOptions{})
 	}
-	if err != nil {
-		c.t.Fatal(err)
-	}
+	must.OK(c.t, err)
 	synctest.Wait()
 }
 
@@ -48,9 +45,7 @@ func (c *cluster) foretold() (snapshot.Node, map[string]*snapshot.Ends) {
 	c.t.Helper()
 	nodes := c.plugin.SnapshotNodes(noGang)
 	c.checkVersions(nodes)
-	if err := (&snapshot.Snapshot{Source: snapshot.FromScheduler, Nodes: nodes}).Check(); err != nil {
-		c.t.Fatal(err)
-	}
+	must.OK(c.t, (&snapshot.Snapshot{Source: snapshot.FromScheduler, Nodes: nodes}).Check())
 	ends := map[string]*snapshot.Ends{}
 	for i := range nodes[0].Pods {
 		ends[nodes[0].Pods[i].Name.Name] = nodes[0].Pods[i].Ends
@@ -139,9 +134,7 @@ func TestSnapshotForetellsResumed(t *testing.T) {
 // Predictions rest on what was learned, and on nothing where the learner is off.
 func TestForecast(t *testing.T) {
 	l, err := newLifetimes()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	p := lifetimeOf(pod("a", 3), "A100")
 	for range 200 {
 		if _, err := l.observe(lifetime.Observation{Pod: p, Length: 3600}); err != nil {

@@ -14,6 +14,7 @@ import (
 	"github.com/tandem-gpu/tandem/internal/cluster/kube"
 	"github.com/tandem-gpu/tandem/pkg/placement"
 	"github.com/tandem-gpu/tandem/pkg/vgpu"
+	"github.com/tandem-gpu/tandem/test/must"
 )
 
 // queue is a desk with a scheduling queue in small: pods wait there after an attempt in vain until a hint or the plugin wakes them.
@@ -63,9 +64,7 @@ func (q *queue) one(of map[string]*v1.Pod, do func(*v1.Pod)) {
 }
 
 func (q *queue) store(p *v1.Pod) {
-	if err := q.indexer.Update(p); err != nil {
-		q.rt.Fatal(err)
-	}
+	must.OK(q.rt, q.indexer.Update(p))
 }
 
 func (q *queue) arrive() {
@@ -136,9 +135,7 @@ func (q *queue) fail(assumed *v1.Pod) {
 func (q *queue) leave(p *v1.Pod) {
 	delete(q.running, p.Name)
 	q.remove(p, p.Spec.NodeName)
-	if err := q.indexer.Delete(p); err != nil {
-		q.rt.Fatal(err)
-	}
+	must.OK(q.rt, q.indexer.Delete(p))
 	if rapid.Bool().Draw(q.rt, "the framework first") {
 		q.hint(p)
 		q.plugin.gone(p)
@@ -156,14 +153,10 @@ func (q *queue) leave(p *v1.Pod) {
 // keep keeps room for a pod that waits, as preemption does.
 func (q *queue) keep(p *v1.Pod) {
 	r, err := readRequest(p)
-	if err != nil {
-		q.rt.Fatal(err)
-	}
+	must.OK(q.rt, err)
 	node := q.plugin.state.nodes[rapid.SampledFrom([]string{"n1", "n2"}).Draw(q.rt, "node")]
 	if a, refusal := placement.Assign(node.empty.Clone(), &r, q.plugin.policy); refusal == nil {
-		if err := q.plugin.Hold(vgpu.Hold{Assignment: a, Priority: r.Priority}); err != nil {
-			q.rt.Fatal(err)
-		}
+		must.OK(q.rt, q.plugin.Hold(vgpu.Hold{Assignment: a, Priority: r.Priority}))
 		delete(q.asleep, p.Name) // whoever keeps room for a pod has it tried again
 		q.awake[p.Name] = p
 	}
@@ -171,9 +164,7 @@ func (q *queue) keep(p *v1.Pod) {
 
 func (q *queue) goes(p *v1.Pod) {
 	delete(q.asleep, p.Name)
-	if err := q.indexer.Delete(p); err != nil {
-		q.rt.Fatal(err)
-	}
+	must.OK(q.rt, q.indexer.Delete(p))
 	q.plugin.gone(p)
 }
 
@@ -181,9 +172,7 @@ func (q *queue) goes(p *v1.Pod) {
 func (q *queue) hint(left *v1.Pod) {
 	named := concerned{}
 	first, err := q.plugin.whoMayGain(q.logger(), left, nil)
-	if err != nil {
-		q.rt.Fatal(err)
-	}
+	must.OK(q.rt, err)
 	for _, name := range first.Pods {
 		named[name] = sets.Empty{}
 	}
@@ -193,9 +182,7 @@ func (q *queue) hint(left *v1.Pod) {
 			continue
 		}
 		hint, err := q.plugin.afterPodLeft(q.logger(), p, left, nil)
-		if err != nil {
-			q.rt.Fatal(err)
-		}
+		must.OK(q.rt, err)
 		if hint == fwk.Queue {
 			delete(q.asleep, name)
 			q.awake[name] = p
@@ -251,18 +238,14 @@ func (q *queue) checkFilter() {
 // pod returns a pod as the informer has it.
 func (q *queue) pod(name string) *v1.Pod {
 	p, err := q.plugin.state.pods.Pods("default").Get(name)
-	if err != nil {
-		q.rt.Fatal(err)
-	}
+	must.OK(q.rt, err)
 	return p
 }
 
 // roomFor returns a node where the pod fits now, or could by evictions, "" for none. It looks at all nodes, without the plugin's memory.
 func (q *queue) roomFor(p *v1.Pod) string {
 	r, err := readRequest(p)
-	if err != nil {
-		q.rt.Fatal(err)
-	}
+	must.OK(q.rt, err)
 	for _, info := range q.nodes {
 		ledger := q.plugin.state.occupancyOf(info).ledger.Clone()
 		for _, at := range info.GetPods() {
@@ -285,9 +268,7 @@ func TestDepartureWakesWhoFits(t *testing.T) {
 		for i := range 2 {
 			p := pod(fmt.Sprintf("%s-%d", node, i), 5)
 			runs[p.Name] = d.add(bound(t, p, share(p, node, "GPU-"+node+"-0", 5)), node)
-			if err := d.indexer.Add(runs[p.Name]); err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, d.indexer.Add(runs[p.Name]))
 		}
 	}
 	wait := func(p *v1.Pod) *v1.Pod {
@@ -298,14 +279,10 @@ func TestDepartureWakesWhoFits(t *testing.T) {
 	}
 	left := runs["n1-0"]
 	d.remove(left, "n1")
-	if err := d.indexer.Delete(left); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, d.indexer.Delete(left))
 	high := int32(1)
 	kept := pod("kept", 10)
-	if err := d.plugin.Hold(vgpu.Hold{Assignment: share(kept, "n2", "GPU-n2-0", 10)}); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, d.plugin.Hold(vgpu.Hold{Assignment: share(kept, "n2", "GPU-n2-0", 10)}))
 	unnoted := pod("unnoted", 10)
 	for _, c := range []struct {
 		what string
@@ -329,9 +306,7 @@ func TestDepartureWakesWhoFits(t *testing.T) {
 	}
 	d.plugin.Release(kube.UIDOf(kept))
 	next := pod("next", 3)
-	if err := d.indexer.Add(next); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, d.indexer.Add(next))
 	five := wait(pod("five more", 5))
 	if place := d.reserve(d.preFilter(next), next, "n1"); place != "n1/GPU-n1-0" {
 		t.Fatalf("the next pod is on %s", place)
@@ -346,9 +321,7 @@ func TestDepartureWakesWhoFits(t *testing.T) {
 	}
 	whole := wait(pod("whole", 10))
 	other := with(runs["n2-0"].DeepCopy(), func(p *v1.Pod) { p.UID = "of another" })
-	if err := d.indexer.Update(other); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, d.indexer.Update(other))
 	if got, _ := d.plugin.afterPodLeft(d.logger(), whole, runs["n2-1"], nil); got != fwk.Queue {
 		t.Errorf("after one pod of n2 left and another pod has the name of the other: %v", got)
 	}
@@ -362,9 +335,7 @@ func TestRefusedByReserve(t *testing.T) {
 	d := newDesk(t, gpuNode("n1", 1), gpuNode("n2", 1))
 	first, second, left := pod("first", 10), pod("second", 10), pod("left", 1)
 	for _, p := range []*v1.Pod{first, second} {
-		if err := d.indexer.Add(p); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, d.indexer.Add(p))
 	}
 	d.plugin.pending.add(second)
 	d.plugin.pending.note(second, nil, nil)
@@ -406,20 +377,14 @@ func TestEndOfKeptRoomWakes(t *testing.T) {
 		},
 	} {
 		d := newDesk(t, gpuNode("n1", 1), gpuNode("n2", 1))
-		if err := d.plugin.Hold(on("n2")); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, d.plugin.Hold(on("n2")))
 		for _, p := range []*v1.Pod{pod("fits", 10), pod("large", 20)} {
 			d.preFilter(keeper)
 			d.plugin.pending.add(p)
-			if err := d.indexer.Add(p); err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, d.indexer.Add(p))
 			d.plugin.pending.note(p, nil, nil)
 		}
-		if err := end(d); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, end(d))
 		want := []string{"default/fits"}
 		if what == "the hold stays, nothing ends" || what == "an attempt began since" {
 			want = nil

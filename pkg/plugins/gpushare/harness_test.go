@@ -29,6 +29,7 @@ import (
 	"github.com/tandem-gpu/tandem/pkg/snapshot"
 	"github.com/tandem-gpu/tandem/pkg/vgpu"
 	"github.com/tandem-gpu/tandem/test/fakecluster"
+	"github.com/tandem-gpu/tandem/test/must"
 )
 
 const gib = 1 << 30
@@ -129,9 +130,7 @@ func (c *cluster) createNode(name string) {
 	n.Status.Capacity = n.Status.Allocatable
 	n.Status.Conditions = []v1.NodeCondition{{Type: v1.NodeReady, Status: v1.ConditionTrue}}
 	created, err := c.client.CoreV1().Nodes().Create(c.t.Context(), n, metav1.CreateOptions{})
-	if err != nil {
-		c.t.Fatal(err)
-	}
+	must.OK(c.t, err)
 	created.Status, created.Spec.Taints = n.Status, nil
 	if _, err := c.client.CoreV1().Nodes().UpdateStatus(c.t.Context(), created, metav1.UpdateOptions{}); err != nil {
 		c.t.Fatal(err)
@@ -151,17 +150,13 @@ func (c *cluster) taint(name string) {
 func (c *cluster) applyGPUNode(g *v1alpha1.GPUNode) {
 	c.t.Helper()
 	u, err := fakecluster.Unstructured(g)
-	if err != nil {
-		c.t.Fatal(err)
-	}
+	must.OK(c.t, err)
 	client := c.dynamic.Resource(v1alpha1.GPUNodes)
 	current, err := client.Get(c.t.Context(), g.Name, metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {
 		current, err = client.Create(c.t.Context(), u, metav1.CreateOptions{})
 	}
-	if err != nil {
-		c.t.Fatal(err)
-	}
+	must.OK(c.t, err)
 	u.SetResourceVersion(current.GetResourceVersion())
 	if _, err := client.UpdateStatus(c.t.Context(), u, metav1.UpdateOptions{}); err != nil {
 		c.t.Fatal(err)
@@ -178,9 +173,7 @@ func (c *cluster) createPod(p *v1.Pod) {
 func (c *cluster) deletePod(name string) {
 	c.t.Helper()
 	none := int64(0)
-	if err := c.client.CoreV1().Pods("default").Delete(c.t.Context(), name, metav1.DeleteOptions{GracePeriodSeconds: &none}); err != nil {
-		c.t.Fatal(err)
-	}
+	must.OK(c.t, c.client.CoreV1().Pods("default").Delete(c.t.Context(), name, metav1.DeleteOptions{GracePeriodSeconds: &none}))
 }
 
 func isBound(p *v1.Pod) bool { return p.Spec.NodeName != "" }
@@ -212,9 +205,7 @@ func (c *cluster) awaitBound(name string) string {
 	c.t.Helper()
 	pod := c.await(name, "it is bound", isBound)
 	a, err := kube.AssignmentOf(pod)
-	if err != nil {
-		c.t.Fatal(err)
-	}
+	must.OK(c.t, err)
 	return where(a)
 }
 
@@ -242,18 +233,12 @@ func (c *cluster) checkLedger(gpuNodes ...*v1alpha1.GPUNode) map[string]vgpu.Slo
 	c.t.Helper()
 	used := map[string]vgpu.Slots{}
 	pods, err := c.client.CoreV1().Pods("default").List(c.t.Context(), metav1.ListOptions{})
-	if err != nil {
-		c.t.Fatal(err)
-	}
+	must.OK(c.t, err)
 	for _, g := range gpuNodes {
 		devices, err := kube.Devices(g)
-		if err != nil {
-			c.t.Fatal(err)
-		}
+		must.OK(c.t, err)
 		ledger, err := vgpu.NewNode(g.Name, devices)
-		if err != nil {
-			c.t.Fatal(err)
-		}
+		must.OK(c.t, err)
 		for i := range pods.Items {
 			if pods.Items[i].Spec.NodeName != g.Name {
 				continue

@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	"github.com/tandem-gpu/tandem/pkg/vgpu"
+	"github.com/tandem-gpu/tandem/test/must"
 )
 
 // shareOf returns so many tenths of device g0 of node n1 for a pod.
@@ -42,18 +43,12 @@ func TestKeptFree(t *testing.T) {
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
 			n, err := vgpu.NewNode("n1", []vgpu.Device{{ID: "g0", Model: "A100", Slots: 10, Memory: 10, Healthy: true}})
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, err)
 			if test.there > 0 {
-				if err := n.Add(shareOf("there", test.there)); err != nil {
-					t.Fatal(err)
-				}
+				must.OK(t, n.Add(shareOf("there", test.there)))
 			}
 			for _, h := range test.holds {
-				if err := n.Hold(vgpu.Hold{Assignment: shareOf(h.uid, h.slots), Priority: h.priority}); err != nil {
-					t.Fatal(err)
-				}
+				must.OK(t, n.Hold(vgpu.Hold{Assignment: shareOf(h.uid, h.slots), Priority: h.priority}))
 			}
 			if got := keptFree(n, "self"); got != test.want {
 				t.Errorf("kept and free: %v", got)

@@ -16,6 +16,7 @@ import (
 	"github.com/tandem-gpu/tandem/pkg/lifetime"
 	"github.com/tandem-gpu/tandem/test/fakeapi"
 	"github.com/tandem-gpu/tandem/test/fakecluster"
+	"github.com/tandem-gpu/tandem/test/must"
 )
 
 // ran makes a pod one that started at noon and ended by itself.
@@ -161,9 +162,7 @@ func TestLifetimeOf(t *testing.T) {
 // The result of an end is where it lies beside the interval that was predicted at the start.
 func TestEndsBesidePredictions(t *testing.T) {
 	l, err := newLifetimes()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	p := lifetimeOf(pod("a", 3), "A100")
 	for range 200 {
 		if _, err := l.observe(lifetime.Observation{Pod: p, Length: 3600}); err != nil {
@@ -172,22 +171,16 @@ func TestEndsBesidePredictions(t *testing.T) {
 	}
 	for length, want := range map[float64]string{60: endEarly, 3600: endExpected, 1e6: endLate} {
 		got, err := l.observe(lifetime.Observation{Pod: p, Length: length})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		expect(t, fmt.Sprintf("a pod of %v s", length), got, want)
 	}
 	told := p
 	told.Projected = 1e6
 	got, err := l.observe(lifetime.Observation{Pod: told, Length: 8e5})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	expect(t, "a pod that told its progress, of which nothing was known at its start", got, endLate)
 	got, err = l.observe(lifetime.Observation{Pod: p, Length: 60, Stopped: true})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	expect(t, "a pod that is stopped", got, endStopped)
 	if _, err := l.observe(lifetime.Observation{Pod: p, Length: -1}); err == nil {
 		t.Error("a negative length is learned")
@@ -207,9 +200,7 @@ func (c *cluster) end(name string) {
 	if err == nil {
 		_, err = c.client.CoreV1().Pods("default").UpdateStatus(c.t.Context(), ran(p, time.Hour), metav1.UpdateOptions{})
 	}
-	if err != nil {
-		c.t.Fatal(err)
-	}
+	must.OK(c.t, err)
 }
 
 // The plugin learns from each pod that ends, once, and after a restart from those that the API server still has.

@@ -17,6 +17,7 @@ import (
 
 	"github.com/tandem-gpu/tandem/pkg/api/v1alpha1"
 	"github.com/tandem-gpu/tandem/pkg/fragmentation"
+	"github.com/tandem-gpu/tandem/test/must"
 )
 
 // What is served is what the table, and so the reference page, says.
@@ -34,9 +35,7 @@ func TestMetricsAreThoseOfTheTable(t *testing.T) {
 	m.ended.WithLabelValues(endStopped).Inc()
 	served := map[string]string{}
 	families, err := r.Gather()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	for _, f := range families {
 		labels := make([]string, 0, 1)
 		for _, l := range f.Metric[0].Label {
@@ -62,9 +61,7 @@ func (d *desk) gauge(name string) float64 {
 	r := metrics.NewKubeRegistry()
 	r.CustomMustRegister(newGauges(d.plugin))
 	families, err := r.Gather()
-	if err != nil {
-		d.t.Fatal(err)
-	}
+	must.OK(d.t, err)
 	for _, f := range families {
 		if f.GetName() == prefix+name {
 			return f.Metric[0].GetGauge().GetValue()
@@ -121,20 +118,14 @@ func TestLearnerGetsPods(t *testing.T) {
 	g := gpuNode("n1", 1)
 	g.Status.Devices[0].Tenants = []v1alpha1.GPUTenant{{UID: string(p.UID), SMUtilizationPercent: new(int32(300))}}
 	raw, err := runtime.DefaultUnstructuredConverter.ToUnstructured(g)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	kept, err := condense(&unstructured.Unstructured{Object: raw})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	d.plugin.readGPUNode(t.Context(), kept)
 	r := prometheus.NewRegistry()
 	r.MustRegister(d.plugin.state.learner.Collector())
 	families, err := r.Gather()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	absurd := 0.
 	for _, f := range families {
 		for _, m := range f.Metric {
@@ -156,13 +147,9 @@ func TestUseOfDevicesIsNoNews(t *testing.T) {
 	read := func() bool {
 		t.Helper()
 		raw, err := runtime.DefaultUnstructuredConverter.ToUnstructured(g)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		kept, err := condense(&unstructured.Unstructured{Object: raw})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		return d.plugin.readGPUNode(t.Context(), kept)
 	}
 	if !read() {

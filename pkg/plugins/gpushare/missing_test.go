@@ -18,6 +18,7 @@ import (
 	"github.com/tandem-gpu/tandem/pkg/api/v1alpha1"
 	"github.com/tandem-gpu/tandem/pkg/placement"
 	"github.com/tandem-gpu/tandem/pkg/vgpu"
+	"github.com/tandem-gpu/tandem/test/must"
 )
 
 // recorder keeps the events of a desk: "pod: note".
@@ -59,9 +60,7 @@ func profileDesk(t *testing.T) (d *desk, told func(after time.Duration) []string
 // enqueued has the pod tried, as the queue does, and seen by the informer.
 func (d *desk) enqueued(p *v1.Pod) *v1.Pod {
 	d.t.Helper()
-	if err := d.indexer.Add(p); err != nil {
-		d.t.Fatal(err)
-	}
+	must.OK(d.t, d.indexer.Add(p))
 	if status := d.plugin.PreEnqueue(d.t.Context(), p); !status.IsSuccess() {
 		d.t.Fatal(status)
 	}
@@ -117,16 +116,12 @@ func TestMissingProfileIsReportedOnce(t *testing.T) {
 func TestProfileThatComesIsNotMissing(t *testing.T) {
 	d, told := profileDesk(t)
 	rates, err := placement.NewRates([]placement.Throughput{{Profile: "of-the-arguments", Model: "T4", Share: vgpu.WholeGPU, Rate: 1}}, map[string]int64{"T4": 1})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	d.plugin.state.rates = rates
 	d.enqueued(tenant("early", "late", 1))
 	d.enqueued(tenant("rated", "of-the-arguments", 1))
 	gone := d.enqueued(tenant("gone", "bert", 1))
-	if err := d.indexer.Delete(gone); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, d.indexer.Delete(gone))
 	d.plugin.readProfile(t.Context(), nil, declared("late", 50, 50), false)
 	if got := told(missingGrace); len(got) > 0 || len(d.plugin.missing.pods) > 0 {
 		t.Errorf("told %q, and kept %v", got, d.plugin.missing.pods)
@@ -161,9 +156,7 @@ func TestEventOfMissingProfile(t *testing.T) {
 		c.createPod(tenant("typo", "bert-servng", 13))
 		reasons := func() (reasons []string) {
 			list, err := c.client.EventsV1().Events("default").List(t.Context(), metav1.ListOptions{})
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, err)
 			for i := range list.Items {
 				if e := &list.Items[i]; e.Regarding.Name == "typo" && e.Reason == "WorkloadProfileNotFound" {
 					reasons = append(reasons, e.Note)

@@ -16,6 +16,7 @@ import (
 	"github.com/tandem-gpu/tandem/internal/cluster/throttle"
 	"github.com/tandem-gpu/tandem/pkg/api/v1alpha1"
 	"github.com/tandem-gpu/tandem/pkg/vgpu"
+	"github.com/tandem-gpu/tandem/test/must"
 )
 
 // offer sets the slots that the kubelet of a node offers.
@@ -256,9 +257,7 @@ func TestGangOnTrial(t *testing.T) {
 		d.plugin.Plans(func(p *v1.Pod) bool { return p.Name[:2] == "m-" })
 		for _, m := range members {
 			h := vgpu.Hold{Assignment: share(m, "n1", "GPU-n1-0", 2)}
-			if err := d.plugin.Hold(h); err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, d.plugin.Hold(h))
 		}
 		d.place(members[0])
 		if takes := d.takes(pod("look", 1)); takes {
@@ -274,9 +273,7 @@ func TestGangOnTrial(t *testing.T) {
 func (d *desk) takes(p *v1.Pod) bool {
 	d.t.Helper()
 	ledgers, err := d.plugin.Ledgers(d.t.Context(), p, d.nodes, func(string) bool { return false })
-	if err != nil {
-		d.t.Fatal(err)
-	}
+	must.OK(d.t, err)
 	free := vgpu.Slots(0)
 	for i := range ledgers[0].Devices() {
 		if ledgers[0].Devices()[i].Healthy {

@@ -11,6 +11,7 @@ import (
 
 	"github.com/tandem-gpu/tandem/pkg/api/v1alpha1"
 	"github.com/tandem-gpu/tandem/pkg/vgpu"
+	"github.com/tandem-gpu/tandem/test/must"
 )
 
 // The trap of extended resources: the node has 20 slots, 5 + 6 + 5 + 4 = 20, and no device may hold 11.
@@ -99,9 +100,7 @@ func TestMalformedRequestsNameTheField(t *testing.T) {
 func (c *cluster) annotate(name, key, value string) {
 	c.t.Helper()
 	p, err := c.client.CoreV1().Pods("default").Get(c.t.Context(), name, metav1.GetOptions{})
-	if err != nil {
-		c.t.Fatal(err)
-	}
+	must.OK(c.t, err)
 	p.Annotations[key] = value
 	p.ResourceVersion += "1" // the API in memory does not, and the scheduler ignores updates of the same version
 	if _, err := c.client.CoreV1().Pods("default").Update(c.t.Context(), p, metav1.UpdateOptions{}); err != nil {
@@ -128,9 +127,7 @@ func TestPreemptionSeesTheDevicesThatItFrees(t *testing.T) {
 			t.Errorf("used %v, urgent is on %s", used, got)
 		}
 		left, err := c.client.CoreV1().Pods("default").List(t.Context(), metav1.ListOptions{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		if len(left.Items) != 3 {
 			t.Errorf("%d pods are left, want 3: one victim makes room", len(left.Items))
 		}

@@ -10,6 +10,7 @@ import (
 	"github.com/tandem-gpu/tandem/internal/cluster/kube"
 	"github.com/tandem-gpu/tandem/pkg/api/v1alpha1"
 	"github.com/tandem-gpu/tandem/pkg/vgpu"
+	"github.com/tandem-gpu/tandem/test/must"
 )
 
 // expect compares two strings and says what they are.
@@ -95,9 +96,7 @@ func TestAssumedPodKeepsItsDevicesUntilItsAnnotationIsSeen(t *testing.T) {
 	expect(t, "by the reservation", d.filter(d.preFilter(late), late, d.nodes[0]), full)
 
 	// The informer's handler may settle the pod before the scheduler's cache has the update.
-	if err := d.indexer.Add(bound(t, p, a)); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, d.indexer.Add(bound(t, p, a)))
 	d.plugin.state.noteBound(kube.UIDOf(p), "n1")
 	expect(t, "by the informer", d.filter(d.preFilter(late), late, d.nodes[0]), full)
 
@@ -112,9 +111,7 @@ func TestAssumedPodKeepsItsDevicesUntilItsAnnotationIsSeen(t *testing.T) {
 func TestHoldsCountByPriority(t *testing.T) {
 	d := newDesk(t, gpuNode("n1", 1))
 	holder := with(pod("holder", 8), func(p *v1.Pod) { p.Spec.Priority = new(int32(50)) })
-	if err := d.plugin.Hold(vgpu.Hold{Assignment: share(holder, "n1", "GPU-n1-0", 8), Priority: 50}); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, d.plugin.Hold(vgpu.Hold{Assignment: share(holder, "n1", "GPU-n1-0", 8), Priority: 50}))
 	const full = "largest free share is 2 of 10 slots"
 	for priority, want := range map[int32]string{0: full, 50: full, 51: ""} {
 		p := with(pod("other", 3), func(p *v1.Pod) { p.Spec.Priority = &priority })
@@ -207,9 +204,7 @@ func TestNominatedPodsTakeDevices(t *testing.T) {
 	d := newDesk(t, gpuNode("n1", 1))
 	nominated := with(pod("nominated", 8), func(p *v1.Pod) { p.Status.NominatedNodeName = "n1" })
 	info, err := framework.NewPodInfo(nominated)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	p := pod("p", 3)
 	cs := d.preFilter(p)
 	shown := d.nodes[0].Snapshot()
@@ -218,9 +213,7 @@ func TestNominatedPodsTakeDevices(t *testing.T) {
 	expect(t, "without it", d.filter(cs, p, d.nodes[0]), "")
 
 	// With a hold, the nominated pod is where the hold says, and is not counted again.
-	if err := d.plugin.Hold(vgpu.Hold{Assignment: share(nominated, "n1", "GPU-n1-0", 8), Priority: 0}); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, d.plugin.Hold(vgpu.Hold{Assignment: share(nominated, "n1", "GPU-n1-0", 8), Priority: 0}))
 	expect(t, "with a hold", d.filter(cs, pod("p", 3), shown), "largest free share is 2 of 10 slots")
 
 	// While victims are still leaving it cannot be given a device: its slots count for the node.
@@ -239,9 +232,7 @@ func TestFilterSeesTheDryRunOfPreemption(t *testing.T) {
 	p := pod("p", 5)
 	cs := d.preFilter(p)
 	dry := d.nodes[0].Snapshot()
-	if err := dry.RemovePod(d.logger(), victim); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, dry.RemovePod(d.logger(), victim))
 	expect(t, "without the victim", d.filter(cs, p, dry), "")
 	expect(t, "with it", d.filter(cs, p, d.nodes[0]), "largest free share is 2 of 10 slots")
 }

@@ -19,6 +19,7 @@ import (
 	"github.com/tandem-gpu/tandem/pkg/fragmentation"
 	"github.com/tandem-gpu/tandem/pkg/placement"
 	"github.com/tandem-gpu/tandem/pkg/vgpu"
+	"github.com/tandem-gpu/tandem/test/must"
 )
 
 // manyNodes is a desk with nodes of two devices, on each a share of 0 to 9 slots.
@@ -93,9 +94,7 @@ func TestScoreOfTheShortlist(t *testing.T) {
 	changed := list[7]
 	for i, device := range d.plugin.state.nodes[changed].empty.Devices() {
 		holder := pod(fmt.Sprintf("holder-%d", i), 10)
-		if err := d.plugin.Hold(vgpu.Hold{Assignment: share(holder, changed, string(device.ID), 10), Priority: 10}); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, d.plugin.Hold(vgpu.Hold{Assignment: share(holder, changed, string(device.ID), 10), Priority: 10}))
 	}
 	for _, name := range list {
 		node := d.byName[name]
@@ -138,9 +137,7 @@ func TestShortlistFollowsChanges(t *testing.T) {
 	holder := pod("holder", 4)
 	for _, device := range devices {
 		holder = with(holder.DeepCopy(), func(p *v1.Pod) { p.UID += "+" })
-		if err := d.plugin.Hold(vgpu.Hold{Assignment: share(holder, first, string(device.ID), 4), Priority: 10}); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, d.plugin.Hold(vgpu.Hold{Assignment: share(holder, first, string(device.ID), 4), Priority: 10}))
 	}
 	check("with a hold, a pod of no priority", asker())
 	high := int32(20)

@@ -15,6 +15,7 @@ import (
 	"github.com/tandem-gpu/tandem/internal/cluster/snapshotjson"
 	"github.com/tandem-gpu/tandem/pkg/api/v1alpha1"
 	"github.com/tandem-gpu/tandem/pkg/snapshot"
+	"github.com/tandem-gpu/tandem/test/must"
 )
 
 // BenchmarkSnapshot measures the snapshot of 5,000 nodes of eight linked devices, with one to three pods on each, telemetry of all
@@ -28,9 +29,7 @@ func BenchmarkSnapshot(b *testing.B) {
 	}
 	s, writer := made(), &snapshotjson.Writer{}
 	raw, err := snapshotjson.Write(s)
-	if err != nil {
-		b.Fatal(err)
-	}
+	must.OK(b, err)
 	pods := 0
 	for i := range s.Nodes {
 		pods += len(s.Nodes[i].Pods)
@@ -46,16 +45,12 @@ func BenchmarkSnapshot(b *testing.B) {
 		{"make without changes", func() int { return len(made().Nodes) }},
 		{"write", func() int {
 			out, err := snapshotjson.Write(s)
-			if err != nil {
-				b.Fatal(err)
-			}
+			must.OK(b, err)
 			return len(out)
 		}},
 		{"write without changes", func() int {
 			out, err := writer.Write(s)
-			if err != nil {
-				b.Fatal(err)
-			}
+			must.OK(b, err)
 			return len(out)
 		}},
 		{"compress", func() int {
@@ -103,9 +98,7 @@ func (f *fleet) measure(b *testing.B) {
 			}
 		}
 		f.setGPUNode(g)
-		if err := f.plugin.gpuNodes.Add(&condensed{ObjectMeta: metav1.ObjectMeta{Name: name}, use: useOf(g)}); err != nil {
-			b.Fatal(err)
-		}
+		must.OK(b, f.plugin.gpuNodes.Add(&condensed{ObjectMeta: metav1.ObjectMeta{Name: name}, use: useOf(g)}))
 	}
 }
 

@@ -15,6 +15,7 @@ import (
 	"github.com/tandem-gpu/tandem/pkg/api/v1alpha1"
 	"github.com/tandem-gpu/tandem/pkg/snapshot"
 	"github.com/tandem-gpu/tandem/pkg/vgpu"
+	"github.com/tandem-gpu/tandem/test/must"
 )
 
 func noGang(*v1.Pod) *snapshot.GangName { return nil }
@@ -33,9 +34,7 @@ func (c *cluster) shownOn(node string) map[string]vgpu.Slots {
 			continue
 		}
 		s := &snapshot.Snapshot{Source: snapshot.FromScheduler, Nodes: []snapshot.Node{n}}
-		if err := s.Check(); err != nil {
-			c.t.Fatal(err)
-		}
+		must.OK(c.t, s.Check())
 		shown := map[string]vgpu.Slots{}
 		for _, p := range n.Pods {
 			name := p.Name.Name
@@ -78,9 +77,7 @@ func TestSnapshotTopology(t *testing.T) {
 		const zone = "topology.kubernetes.io/zone"
 		for _, want := range []string{"z1", "z2"} {
 			host, err := c.client.CoreV1().Nodes().Get(t.Context(), "n1", metav1.GetOptions{})
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, err)
 			host.Labels = map[string]string{zone: want, "owner": "somebody"}
 			if _, err := c.client.CoreV1().Nodes().Update(t.Context(), host, metav1.UpdateOptions{}); err != nil {
 				t.Fatal(err)
@@ -190,9 +187,7 @@ func TestSnapshotOfAChangedPod(t *testing.T) {
 		c.awaitPending("b", "nearest GPU")
 		c.shownOn("n1")
 		p, err := c.client.CoreV1().Pods("default").Get(t.Context(), "a", metav1.GetOptions{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		p.Labels = map[string]string{v1alpha1.LabelProfile: "bert"}
 		p.ResourceVersion += "1"
 		if _, err := c.client.CoreV1().Pods("default").Update(t.Context(), p, metav1.UpdateOptions{}); err != nil {

@@ -16,6 +16,7 @@ import (
 	"github.com/tandem-gpu/tandem/internal/cluster/throttle"
 	"github.com/tandem-gpu/tandem/pkg/vgpu"
 	"github.com/tandem-gpu/tandem/test/bubble"
+	"github.com/tandem-gpu/tandem/test/must"
 )
 
 // leaveUnresolved has the bind of a pod to a node end without an answer.
@@ -101,13 +102,9 @@ func TestLedgersWithUnresolvedBinds(t *testing.T) {
 	p := pod("a", 6)
 	first, second := d.leaveUnresolved(p, "n1"), d.leaveUnresolved(p, "n2")
 	ledgers, err := d.plugin.Ledgers(t.Context(), p, d.nodes, func(string) bool { return false })
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	r, err := d.plugin.Request(p)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	var free []vgpu.Slots
 	for _, n := range ledgers {
 		for i := range n.Devices() {

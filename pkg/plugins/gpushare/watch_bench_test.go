@@ -9,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/tandem-gpu/tandem/pkg/api/v1alpha1"
+	"github.com/tandem-gpu/tandem/test/must"
 )
 
 // BenchmarkKeptGPUNode reports the bytes that the informer keeps for a node of 8 linked devices: of the GPUNode as it is
@@ -23,9 +24,7 @@ func BenchmarkKeptGPUNode(b *testing.B) {
 			before := liveHeap()
 			for i := range kept {
 				u := &unstructured.Unstructured{}
-				if err := json.Unmarshal(raw, &u.Object); err != nil {
-					b.Fatal(err)
-				}
+				must.OK(b, json.Unmarshal(raw, &u.Object))
 				var err error
 				if kept[i], err = keep(u); err != nil {
 					b.Fatal(err)
@@ -55,8 +54,6 @@ func linkedGPUNode(b *testing.B) []byte {
 		}
 	}
 	raw, err := json.Marshal(g)
-	if err != nil {
-		b.Fatal(err)
-	}
+	must.OK(b, err)
 	return raw
 }

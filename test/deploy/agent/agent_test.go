@@ -16,15 +16,14 @@ import (
 	"github.com/tandem-gpu/tandem/internal/agent/config"
 	"github.com/tandem-gpu/tandem/internal/agent/deviceplugin"
 	"github.com/tandem-gpu/tandem/internal/sandbox"
+	"github.com/tandem-gpu/tandem/test/must"
 )
 
 // file returns the path of a manifest of the agent.
 func file(t *testing.T, name string) string {
 	t.Helper()
 	root, err := sandbox.Root()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	return filepath.Join(root, "deploy", "agent", name)
 }
 
@@ -37,13 +36,9 @@ func TestAgentConfigurationLoads(t *testing.T) {
 // The file is the reference of the configuration: every field stands in it.
 func TestAgentConfigurationIsComplete(t *testing.T) {
 	raw, err := os.ReadFile(file(t, "config.yaml"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	var written map[string]any
-	if err := yaml.UnmarshalStrict(raw, &written); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, yaml.UnmarshalStrict(raw, &written))
 	have := map[string]bool{}
 	var read func(prefix string, m map[string]any)
 	read = func(prefix string, m map[string]any) {
@@ -79,13 +74,9 @@ func fields(prefix string, s reflect.Type) []string {
 // clients look for them there.
 func TestAgentMountsItsFolders(t *testing.T) {
 	raw, err := os.ReadFile(file(t, "daemonset.yaml"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	var daemonSet appsv1.DaemonSet
-	if err := yaml.UnmarshalStrict(raw, &daemonSet); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, yaml.UnmarshalStrict(raw, &daemonSet))
 	spec := daemonSet.Spec.Template.Spec
 	host := map[string]string{}
 	for _, volume := range spec.Volumes {
@@ -112,9 +103,7 @@ func TestAgentMountsItsFolders(t *testing.T) {
 	flags := pflag.NewFlagSet("agent", pflag.ContinueOnError)
 	options.AddFlags(flags)
 	config, shm := flags.String("config", "", ""), flags.String("mps-shm-dir", "", "") // of cmd/device-plugin
-	if err := flags.Parse(spec.Containers[0].Args); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, flags.Parse(spec.Containers[0].Args))
 	if *config != "/etc/tandem/config.yaml" || options.HostRoot != hostRoot || *shm != host["shm"] {
 		t.Errorf("args %v", spec.Containers[0].Args)
 	}

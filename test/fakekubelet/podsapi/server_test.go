@@ -22,6 +22,7 @@ import (
 	"k8s.io/kubelet/pkg/apis/pods/v1alpha1"
 
 	"github.com/tandem-gpu/tandem/test/fakekubelet/podsapi"
+	"github.com/tandem-gpu/tandem/test/must"
 )
 
 // node holds the pods of a test.
@@ -54,22 +55,16 @@ func pod(name string) *v1.Pod {
 func serve(t *testing.T, n *node) (*podsapi.Server, v1alpha1.PodsClient) {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "pa")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	t.Cleanup(func() { os.RemoveAll(dir) })
 	listener, err := net.Listen("unix", filepath.Join(dir, "s"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	server, api := grpc.NewServer(), podsapi.New(n)
 	v1alpha1.RegisterPodsServer(server, api)
 	go func() { _ = server.Serve(listener) }() // ends with Stop
 	t.Cleanup(server.Stop)
 	conn, err := grpc.NewClient("unix:"+filepath.Join(dir, "s"), grpc.WithTransportCredentials(insecure.NewCredentials()))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	t.Cleanup(func() { conn.Close() })
 	return api, v1alpha1.NewPodsClient(conn)
 }
@@ -82,9 +77,7 @@ func watch(t *testing.T, client v1alpha1.PodsClient) grpc.ServerStreamingClient[
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	t.Cleanup(cancel)
 	stream, err := client.WatchPods(ctx, &v1alpha1.WatchPodsRequest{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	return stream
 }
 
@@ -92,16 +85,12 @@ func watch(t *testing.T, client v1alpha1.PodsClient) grpc.ServerStreamingClient[
 func next(t *testing.T, stream grpc.ServerStreamingClient[v1alpha1.WatchPodsEvent]) string {
 	t.Helper()
 	event, err := stream.Recv()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	if event.Type == v1alpha1.EventType_INITIAL_SYNC_COMPLETE {
 		return event.Type.String()
 	}
 	p := &v1.Pod{}
-	if err := p.Unmarshal(event.Pod); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, p.Unmarshal(event.Pod))
 	text := event.Type.String() + " " + p.Name
 	if p.Spec.NodeName != "" {
 		text += " (whole)"

@@ -4,18 +4,16 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
+
+	"github.com/tandem-gpu/tandem/test/must"
 )
 
 func TestReportGoesOnWhereItWas(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "out", "report.json")
 	r, err := Open(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	for name, f := range map[string]Figure{"good": {Values: []float64{3, 1, 2}}, "failed": {Values: []float64{1}, Error: "no"}} {
-		if err := r.Set(name, f); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, r.Set(name, f))
 	}
 	if r, err = Open(path); err != nil {
 		t.Fatal(err)
@@ -33,9 +31,7 @@ func TestReportGoesOnWhereItWas(t *testing.T) {
 
 func TestBrokenReportIsNotOverwritten(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "report.json")
-	if err := os.WriteFile(path, []byte("{"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, os.WriteFile(path, []byte("{"), 0o600))
 	if _, err := Open(path); err == nil {
 		t.Error("a broken report was opened")
 	}

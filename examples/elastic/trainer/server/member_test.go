@@ -10,14 +10,13 @@ import (
 
 	"github.com/tandem-gpu/tandem/examples/elastic/trainer/group"
 	"github.com/tandem-gpu/tandem/examples/elastic/trainer/wire"
+	"github.com/tandem-gpu/tandem/test/must"
 )
 
 func listenLocally(t *testing.T) net.Listener {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	t.Cleanup(func() { l.Close() })
 	return l
 }
@@ -31,18 +30,14 @@ func TestFetchIsGivenUp(t *testing.T) {
 	go func() { ended <- m.run(t.Context(), context.Background()) }()
 	send := func(order wire.Message) {
 		t.Helper()
-		if err := coordinator.Send(order, nil); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, coordinator.Send(order, nil))
 	}
 
 	send(wire.Message{Kind: wire.Fetch, Version: 2, Range: group.Range{To: 3}, Parts: []wire.Part{
 		{Address: source.Addr().String(), Range: group.Range{From: 2, To: 3}},
 	}})
 	raw, err := source.Accept()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	asked := wire.New(raw)
 	for _, want := range []wire.Kind{wire.AsData, wire.Read} {
 		if got, _, err := asked.Receive(); err != nil || got.Kind != want {
@@ -68,9 +63,7 @@ func TestFetchIsGivenUp(t *testing.T) {
 func TestReachable(t *testing.T) {
 	coordinator := listenLocally(t)
 	raw, err := net.Dial("tcp", coordinator.Addr().String())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	c := wire.New(raw)
 	defer c.Close()
 	for listener, want := range map[string]string{
@@ -79,9 +72,7 @@ func TestReachable(t *testing.T) {
 		"10.0.0.7:7071": "10.0.0.7:7071",
 	} {
 		a, err := net.ResolveTCPAddr("tcp", listener)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		if got := reachable(a, c); got != want {
 			t.Errorf("a server that listens at %s is said to be at %s, want %s", listener, got, want)
 		}

@@ -8,6 +8,7 @@ import (
 	"github.com/tandem-gpu/tandem/examples/elastic/trainer/group"
 	"github.com/tandem-gpu/tandem/examples/elastic/trainer/model"
 	"github.com/tandem-gpu/tandem/examples/elastic/trainer/wire"
+	"github.com/tandem-gpu/tandem/test/must"
 )
 
 // halves makes a step of 1 of the gradient one of a half of the parameter.
@@ -28,9 +29,7 @@ func wantValues(t *testing.T, s *store, step int, want ...float32) {
 
 func mustAdd(t *testing.T, s *store, step int, task group.TaskID, sum ...int32) {
 	t.Helper()
-	if err := s.add(step, task, s.held, sum); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, s.add(step, task, s.held, sum))
 }
 
 // A step counts the tasks that are named, each once, and no other one, then or later.
@@ -40,9 +39,7 @@ func TestApply(t *testing.T) {
 	mustAdd(t, s, 0, 1, one, 2*one) // the same once more
 	mustAdd(t, s, 0, 2, one, 0)
 	mustAdd(t, s, 0, 3, 4*one, 4*one) // of a worker that was lost
-	if err := s.apply(0, []group.TaskID{1, 2}); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, s.apply(0, []group.TaskID{1, 2}))
 	wantValues(t, s, 1, 9, 19) // 10 - (1+1)/2, 20 - 2/2
 	if err := s.apply(1, []group.TaskID{3}); err == nil {
 		t.Error("a task of the step before counts")
@@ -90,9 +87,7 @@ func TestAdopt(t *testing.T) {
 
 	s.prepare(3, group.Range{From: 0, To: 4}, map[group.Range][]float32{{From: 0, To: 1}: {11}, {From: 3, To: 4}: {41}})
 	wantValues(t, s, 3, 20, 30)
-	if err := s.adopt(3, 3, group.Range{From: 0, To: 4}); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, s.adopt(3, 3, group.Range{From: 0, To: 4}))
 	wantValues(t, s, 3, 11, 20, 30, 41)
 	if err := s.apply(3, []group.TaskID{1}); err == nil {
 		t.Error("gradients of the old layout count")
@@ -107,9 +102,7 @@ func TestAdoptWhatIsThere(t *testing.T) {
 	if err := s.adopt(4, 0, group.Range{To: 3}); err == nil {
 		t.Error("an earlier layout was adopted")
 	}
-	if err := s.adopt(5, 0, group.Range{To: 3}); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, s.adopt(5, 0, group.Range{To: 3}))
 	wantValues(t, s, 0, 10, 20, 35)
 	s.prepare(4, group.Range{To: 4}, nil) // it comes too late
 	if err := s.adopt(4, 0, group.Range{To: 4}); err == nil {

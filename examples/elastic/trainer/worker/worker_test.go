@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/tandem-gpu/tandem/pkg/api/v1alpha1"
+	"github.com/tandem-gpu/tandem/test/must"
 )
 
 func TestNameOfTheNotice(t *testing.T) {
@@ -47,13 +48,9 @@ func TestSamples(t *testing.T) {
 		t.Errorf("the page is %q", text)
 	}
 	address, err := s.Serve(t.Context(), "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	answer, err := http.Get("http://" + address + "/metrics")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	defer answer.Body.Close()
 	if text, err := io.ReadAll(answer.Body); err != nil || answer.StatusCode != http.StatusOK || string(text) != w.Body.String() {
 		t.Errorf("status %d, %q, %v", answer.StatusCode, text, err)

@@ -12,6 +12,7 @@ import (
 	inTree "k8s.io/kubernetes/pkg/scheduler/apis/config/scheme"
 
 	"github.com/tandem-gpu/tandem/pkg/api/config"
+	"github.com/tandem-gpu/tandem/test/must"
 )
 
 // gangConfiguration is a KubeSchedulerConfiguration with arguments of GPUGang; "" for none.
@@ -72,9 +73,7 @@ func TestDecodeGang(t *testing.T) {
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
 			c, err := decode(t, gangConfiguration(test.args))
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, err)
 			if diff := cmp.Diff(&test.want, gpuGangArgs(t, c)); diff != "" {
 				t.Errorf("arguments (-want +got):\n%s", diff)
 			}
@@ -94,13 +93,9 @@ func again(t *testing.T, c *schedulerconfig.KubeSchedulerConfiguration) *schedul
 	}
 	version := inTree.Scheme.PrioritizedVersionsForGroup(schedulerconfig.GroupName)[0]
 	raw, err := runtime.Encode(inTree.Codecs.EncoderForVersion(info.Serializer, version), c)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	out, err := decode(t, raw)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	return out
 }
 

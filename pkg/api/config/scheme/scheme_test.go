@@ -14,6 +14,7 @@ import (
 
 	"github.com/tandem-gpu/tandem/pkg/api/config"
 	_ "github.com/tandem-gpu/tandem/pkg/api/config/scheme"
+	"github.com/tandem-gpu/tandem/test/must"
 )
 
 // configuration is a KubeSchedulerConfiguration whose pluginConfig holds the given arguments of GPUShare.
@@ -134,9 +135,7 @@ func TestDecode(t *testing.T) {
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
 			c, err := decode(t, configuration(test.args))
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, err)
 			if diff := cmp.Diff(&test.want, gpuShareArgs(t, c), equalQuantities); diff != "" {
 				t.Errorf("arguments (-want +got):\n%s", diff)
 			}
@@ -212,22 +211,16 @@ func TestRoundTrip(t *testing.T) {
 		"typicalRequests: [{cpu: 500m, models: [A100], weight: 2}], modelCosts: [{model: A100, cost: 3.06}], "+
 		"throughputs: [{profile: bert, model: A100, share: 100, rate: 120.5}], "+
 		"interference: {model: none}, weights: {heterogeneity: 0}, sharing: Always}}]"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	info, ok := runtime.SerializerInfoForMediaType(inTree.Codecs.SupportedMediaTypes(), runtime.ContentTypeYAML)
 	if !ok {
 		t.Fatal("the scheduler's codecs know no YAML")
 	}
 	version := inTree.Scheme.PrioritizedVersionsForGroup(schedulerconfig.GroupName)[0]
 	raw, err := runtime.Encode(inTree.Codecs.EncoderForVersion(info.Serializer, version), c)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	again, err := decode(t, raw)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	if diff := cmp.Diff(gpuShareArgs(t, c), gpuShareArgs(t, again), equalQuantities); diff != "" {
 		t.Errorf("arguments after encoding and decoding (-before +after):\n%s", diff)
 	}

@@ -9,21 +9,16 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/tandem-gpu/tandem/test/fakegpu"
+	"github.com/tandem-gpu/tandem/test/must"
 )
 
 func TestInitAndSet(t *testing.T) {
 	var out bytes.Buffer
-	if err := run(t.Context(), []string{"init", "--node", "n7", "--profile", "T4", "--count", "2"}, &out); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, run(t.Context(), []string{"init", "--node", "n7", "--profile", "T4", "--count", "2"}, &out))
 	path := filepath.Join(t.TempDir(), "state.json")
-	if err := os.WriteFile(path, out.Bytes(), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, os.WriteFile(path, out.Bytes(), 0o644))
 	want, err := fakegpu.Node("n7", "T4", 2)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	for _, step := range []struct {
 		args   []string
 		change func(*fakegpu.Device)
@@ -35,14 +30,10 @@ func TestInitAndSet(t *testing.T) {
 			want.Events = []fakegpu.Event{{Device: 1, XID: 79}}
 		}},
 	} {
-		if err := run(t.Context(), append([]string{"set", "--state", path}, step.args...), nil); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, run(t.Context(), append([]string{"set", "--state", path}, step.args...), nil))
 		step.change(&want.Devices[1])
 		got, err := fakegpu.Load(path)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		if diff := cmp.Diff(want, got); diff != "" {
 			t.Errorf("%v: %s", step.args, diff)
 		}
