@@ -31,6 +31,7 @@ import (
 
 	"github.com/tandem-gpu/tandem/pkg/api/v1alpha1"
 	"github.com/tandem-gpu/tandem/test/must"
+	"github.com/tandem-gpu/tandem/test/servedmetrics"
 )
 
 // world is the notebook ns/nb with size 0, a server that its pod would be, and an activator before it.
@@ -382,21 +383,7 @@ func TestMetricsAreThoseOfTheTable(t *testing.T) {
 	w := newWorld(t)
 	r := prometheus.NewRegistry()
 	r.MustRegister(w.Collectors()...)
-	found, err := r.Gather()
-	must.OK(t, err)
-	served, want := map[string]string{}, map[string]string{}
-	for _, f := range found {
-		served[f.GetName()] = strings.ToLower(f.GetType().String()) + " " + f.GetHelp()
-	}
-	for _, f := range Families() {
-		want[f.Name] = string(f.Type) + " " + f.Help
-	}
-	if diff := cmp.Diff(want, served); diff != "" {
-		t.Errorf("metrics (-table +served):\n%s", diff)
-	}
-	if problems, err := testutil.GatherAndLint(r); err != nil || len(problems) > 0 {
-		t.Errorf("lint: %v %v", problems, err)
-	}
+	servedmetrics.Check(t, r, "", Families())
 }
 
 // The transform keeps all that the activator reads.

@@ -3,18 +3,16 @@ package metrics
 import (
 	"errors"
 	"os"
-	"slices"
 	"strings"
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
-	dto "github.com/prometheus/client_model/go"
 
 	tandem "github.com/tandem-gpu/tandem/internal/metrics"
 	"github.com/tandem-gpu/tandem/test/must"
+	"github.com/tandem-gpu/tandem/test/servedmetrics"
 )
 
 // full returns a registry in which every metric has a series.
@@ -69,34 +67,11 @@ func example() Snapshot {
 // Names, types, labels and texts that are served are those of the table, and Prometheus' own rules hold.
 func TestServedMetricsAreThoseOfTheTable(t *testing.T) {
 	r := full(t)
-	families, err := r.Gather()
-	must.OK(t, err)
-	served := map[string]string{}
-	for _, f := range families {
-		served[f.GetName()] = strings.ToLower(f.GetType().String()) + " " + labelsOf(f.Metric[0]) + " " + f.GetHelp()
-	}
-	want := map[string]string{}
+	var table []tandem.Family
 	for _, s := range Sections() {
-		for _, f := range s.Families {
-			labels := slices.Sorted(slices.Values(f.Labels))
-			want[f.Name] = string(f.Type) + " " + strings.Join(labels, ",") + " " + f.Help
-		}
+		table = append(table, s.Families...)
 	}
-	if diff := cmp.Diff(want, served); diff != "" {
-		t.Errorf("metrics (-table +served):\n%s", diff)
-	}
-	if problems, err := testutil.GatherAndLint(r); err != nil || len(problems) > 0 {
-		t.Errorf("lint: %v %v", problems, err)
-	}
-}
-
-func labelsOf(m *dto.Metric) string {
-	names := make([]string, 0, len(m.Label))
-	for _, l := range m.Label {
-		names = append(names, l.GetName())
-	}
-	slices.Sort(names)
-	return strings.Join(names, ",")
+	servedmetrics.Check(t, r, "", servedmetrics.Sorted(table))
 }
 
 // Series come from the snapshot alone: those of a pod that is gone are gone, and what the driver did not tell is absent.

@@ -1,7 +1,6 @@
 package fleets
 
 import (
-	"strings"
 	"testing"
 	"time"
 
@@ -12,6 +11,7 @@ import (
 	kubefake "k8s.io/client-go/kubernetes/fake"
 
 	"github.com/tandem-gpu/tandem/test/must"
+	"github.com/tandem-gpu/tandem/test/servedmetrics"
 )
 
 // What is served is what the table, and so the reference page, says. The series of a fleet end with it.
@@ -22,33 +22,7 @@ func TestMetricsAreThoseOfTheTable(t *testing.T) {
 	w.metrics.failed()
 	r := prometheus.NewRegistry()
 	r.MustRegister(w.Collectors()...)
-	served := map[string]string{}
-	found, err := r.Gather()
-	must.OK(t, err)
-	for _, f := range found {
-		names := map[string]bool{}
-		for _, l := range f.Metric[0].Label {
-			names[l.GetName()] = true
-		}
-		served[f.GetName()] = strings.ToLower(f.GetType().String()) + " " + f.GetHelp()
-		for _, row := range Families() {
-			for _, l := range row.Labels {
-				if row.Name == f.GetName() && (!names[l] || len(names) != len(row.Labels)) {
-					t.Errorf("%s has the labels %v, the table has %v", row.Name, names, row.Labels)
-				}
-			}
-		}
-	}
-	want := map[string]string{}
-	for _, f := range Families() {
-		want[f.Name] = string(f.Type) + " " + f.Help
-	}
-	if diff := cmp.Diff(want, served); diff != "" {
-		t.Errorf("metrics (-table +served):\n%s", diff)
-	}
-	if problems, err := testutil.GatherAndLint(r); err != nil || len(problems) > 0 {
-		t.Errorf("lint: %v %v", problems, err)
-	}
+	servedmetrics.Check(t, r, "", servedmetrics.Sorted(Families()))
 	of := func(g *prometheus.GaugeVec, labels ...string) float64 {
 		return testutil.ToFloat64(g.WithLabelValues(labels...))
 	}

@@ -1,17 +1,16 @@
 package notebooks
 
 import (
-	"strings"
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
 	"k8s.io/client-go/informers"
 	kubefake "k8s.io/client-go/kubernetes/fake"
 
 	"github.com/tandem-gpu/tandem/test/must"
+	"github.com/tandem-gpu/tandem/test/servedmetrics"
 )
 
 func value(t testing.TB, c prometheus.Collector) float64 {
@@ -24,26 +23,7 @@ func TestMetricsAreThoseOfTheTable(t *testing.T) {
 	w := newWorld(t)
 	r := prometheus.NewRegistry()
 	r.MustRegister(w.Collectors()...)
-	served := map[string]string{}
-	found, err := r.Gather()
-	must.OK(t, err)
-	for _, f := range found {
-		names := []string{}
-		for _, l := range f.Metric[0].Label {
-			names = append(names, l.GetName())
-		}
-		served[f.GetName()] = strings.ToLower(f.GetType().String()) + " " + strings.Join(names, ",") + " " + f.GetHelp()
-	}
-	want := map[string]string{}
-	for _, f := range Families() {
-		want[f.Name] = string(f.Type) + " " + strings.Join(f.Labels, ",") + " " + f.Help
-	}
-	if diff := cmp.Diff(want, served); diff != "" {
-		t.Errorf("metrics (-table +served):\n%s", diff)
-	}
-	if problems, err := testutil.GatherAndLint(r); err != nil || len(problems) > 0 {
-		t.Errorf("lint: %v %v", problems, err)
-	}
+	servedmetrics.Check(t, r, "", Families())
 }
 
 func TestWarningsAreCounted(t *testing.T) {

@@ -25,6 +25,7 @@ import (
 
 	"github.com/tandem-gpu/tandem/pkg/api/v1alpha1"
 	"github.com/tandem-gpu/tandem/test/must"
+	"github.com/tandem-gpu/tandem/test/servedmetrics"
 )
 
 // world is a controller with the API in memory: the stores of its informers are filled by hand.
@@ -381,24 +382,5 @@ func TestPriorities(t *testing.T) {
 func TestMetricsAreThoseOfTheTable(t *testing.T) {
 	r := prometheus.NewRegistry()
 	r.MustRegister(newWorld(t).Collectors()...)
-	served := map[string]string{}
-	found, err := r.Gather()
-	must.OK(t, err)
-	for _, f := range found {
-		names := []string{}
-		for _, l := range f.Metric[0].Label {
-			names = append(names, l.GetName())
-		}
-		served[f.GetName()] = strings.ToLower(f.GetType().String()) + " " + strings.Join(names, ",") + " " + f.GetHelp()
-	}
-	want := map[string]string{}
-	for _, f := range Families() {
-		want[f.Name] = string(f.Type) + " " + strings.Join(f.Labels, ",") + " " + f.Help
-	}
-	if diff := cmp.Diff(want, served); diff != "" {
-		t.Errorf("metrics (-table +served):\n%s", diff)
-	}
-	if problems, err := testutil.GatherAndLint(r); err != nil || len(problems) > 0 {
-		t.Errorf("lint: %v %v", problems, err)
-	}
+	servedmetrics.Check(t, r, "", Families())
 }

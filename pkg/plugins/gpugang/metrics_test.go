@@ -1,15 +1,13 @@
 package gpugang
 
 import (
-	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
-	"github.com/prometheus/client_golang/prometheus/testutil"
 	"k8s.io/component-base/metrics"
 
 	"github.com/tandem-gpu/tandem/internal/cluster/podgroup"
 	"github.com/tandem-gpu/tandem/internal/scheduler/machine"
+	"github.com/tandem-gpu/tandem/test/servedmetrics"
 )
 
 // What is served is what the table, and so the reference page, says.
@@ -21,28 +19,7 @@ func TestMetricsAreThoseOfTheTable(t *testing.T) {
 	m.refusals.WithLabelValues("NoRoom").Inc()
 	m.repairs.WithLabelValues(repairKept).Inc()
 	m.spread.WithLabelValues(m.levels.of("")).Observe(1)
-	served := map[string]string{}
-	families, err := r.Gather()
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, f := range families {
-		labels := make([]string, 0, 1)
-		for _, l := range f.Metric[0].Label {
-			labels = append(labels, l.GetName())
-		}
-		served[f.GetName()] = strings.ToLower(f.GetType().String()) + " " + strings.Join(labels, ",") + " " + f.GetHelp()
-	}
-	want := map[string]string{}
-	for _, f := range Families() {
-		want[f.Name] = string(f.Type) + " " + strings.Join(f.Labels, ",") + " [ALPHA] " + f.Help
-	}
-	if diff := cmp.Diff(want, served); diff != "" {
-		t.Errorf("metrics (-table +served):\n%s", diff)
-	}
-	if problems, err := testutil.GatherAndLint(r); err != nil || len(problems) > 0 {
-		t.Errorf("lint: %v %v", problems, err)
-	}
+	servedmetrics.Check(t, r, servedmetrics.Alpha, Families())
 }
 
 // noGangs knows no gang.

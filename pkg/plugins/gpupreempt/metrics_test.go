@@ -4,13 +4,12 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
-	"github.com/prometheus/client_golang/prometheus/testutil"
 	"k8s.io/component-base/metrics"
 
 	"github.com/tandem-gpu/tandem/internal/scheduler/machine"
 	"github.com/tandem-gpu/tandem/pkg/preemption"
 	"github.com/tandem-gpu/tandem/test/must"
+	"github.com/tandem-gpu/tandem/test/servedmetrics"
 )
 
 // What is served is what the table, and so the reference page, says.
@@ -22,26 +21,7 @@ func TestMetricsAreThoseOfTheTable(t *testing.T) {
 	r.CustomMustRegister(newGauges(&Plugin{machine: machine.New(nil)}))
 	m.attempt(resultEvicting)
 	m.victims.WithLabelValues(kindName(preemption.Single)).Inc()
-	served := map[string]string{}
-	families, err := r.Gather()
-	must.OK(t, err)
-	for _, f := range families {
-		var labels []string
-		for _, l := range f.Metric[0].Label {
-			labels = append(labels, l.GetName())
-		}
-		served[f.GetName()] = strings.ToLower(f.GetType().String()) + " " + strings.Join(labels, ",") + " " + f.GetHelp()
-	}
-	want := map[string]string{}
-	for _, f := range Families() {
-		want[f.Name] = string(f.Type) + " " + strings.Join(f.Labels, ",") + " [ALPHA] " + f.Help
-	}
-	if diff := cmp.Diff(want, served); diff != "" {
-		t.Errorf("metrics (-table +served):\n%s", diff)
-	}
-	if problems, err := testutil.GatherAndLint(r); err != nil || len(problems) > 0 {
-		t.Errorf("lint: %v %v", problems, err)
-	}
+	servedmetrics.Check(t, r, servedmetrics.Alpha, Families())
 }
 
 // The results and kinds that are counted are those that the table names.

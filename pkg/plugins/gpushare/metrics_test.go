@@ -2,13 +2,11 @@ package gpushare
 
 import (
 	"math"
-	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 	"github.com/prometheus/client_golang/prometheus"
-	"github.com/prometheus/client_golang/prometheus/testutil"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -18,6 +16,7 @@ import (
 	"github.com/tandem-gpu/tandem/pkg/api/v1alpha1"
 	"github.com/tandem-gpu/tandem/pkg/fragmentation"
 	"github.com/tandem-gpu/tandem/test/must"
+	"github.com/tandem-gpu/tandem/test/servedmetrics"
 )
 
 // What is served is what the table, and so the reference page, says.
@@ -33,26 +32,7 @@ func TestMetricsAreThoseOfTheTable(t *testing.T) {
 	m.bound(nil)
 	m.rules.WithLabelValues(causeMix).Inc()
 	m.ended.WithLabelValues(endStopped).Inc()
-	served := map[string]string{}
-	families, err := r.Gather()
-	must.OK(t, err)
-	for _, f := range families {
-		labels := make([]string, 0, 1)
-		for _, l := range f.Metric[0].Label {
-			labels = append(labels, l.GetName())
-		}
-		served[f.GetName()] = strings.ToLower(f.GetType().String()) + " " + strings.Join(labels, ",") + " " + f.GetHelp()
-	}
-	want := map[string]string{}
-	for _, f := range Families() {
-		want[f.Name] = string(f.Type) + " " + strings.Join(f.Labels, ",") + " [ALPHA] " + f.Help
-	}
-	if diff := cmp.Diff(want, served); diff != "" {
-		t.Errorf("metrics (-table +served):\n%s", diff)
-	}
-	if problems, err := testutil.GatherAndLint(r); err != nil || len(problems) > 0 {
-		t.Errorf("lint: %v %v", problems, err)
-	}
+	servedmetrics.Check(t, r, servedmetrics.Alpha, Families())
 }
 
 // gauge returns the value of a gauge without labels, NaN where it is absent.
