@@ -3,7 +3,6 @@ package experiment
 import (
 	"bytes"
 	"math"
-	"os"
 	"path/filepath"
 	"runtime"
 	"slices"
@@ -17,6 +16,7 @@ import (
 	"github.com/tandem-gpu/tandem/internal/simulator/report"
 	"github.com/tandem-gpu/tandem/pkg/vgpu"
 	"github.com/tandem-gpu/tandem/test/must"
+	"github.com/tandem-gpu/tandem/test/published"
 	"github.com/tandem-gpu/tandem/test/racedetector"
 )
 
@@ -102,10 +102,7 @@ func TestColocationRefuses(t *testing.T) {
 // lucidPairs returns Lucid's measurements, or skips the test.
 func lucidPairs(t testing.TB) *PairSet {
 	t.Helper()
-	dir := os.Getenv("TANDEM_DATA")
-	if dir == "" {
-		t.Skip("TANDEM_DATA is not set: it names the folder with the published traces")
-	}
+	dir := published.Data(t)
 	var loaded []*measurements.File
 	for _, name := range []string{"colocate_info.csv", "single_data.csv"} {
 		trace, err := measurements.Load(filepath.Join(dir, "lucid", name))

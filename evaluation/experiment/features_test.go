@@ -3,7 +3,6 @@ package experiment
 import (
 	"math"
 	"math/rand/v2"
-	"os"
 	"path/filepath"
 	"runtime"
 	"strings"
@@ -18,6 +17,7 @@ import (
 	"github.com/tandem-gpu/tandem/pkg/interference"
 	"github.com/tandem-gpu/tandem/pkg/vgpu"
 	"github.com/tandem-gpu/tandem/test/must"
+	"github.com/tandem-gpu/tandem/test/published"
 )
 
 // TestLeastSquares: y = 3 + 2a − b/1000, where b is a thousand times as large as a and a third column never changes.
@@ -280,10 +280,7 @@ func TestBandwidth(t *testing.T) {
 // publishedTrace loads a public file, or skips the test.
 func publishedTrace(t *testing.T, path ...string) *measurements.File {
 	t.Helper()
-	dir := os.Getenv("TANDEM_DATA")
-	if dir == "" {
-		t.Skip("TANDEM_DATA is not set: it names the folder of the published traces (docs/experiments.md)")
-	}
+	dir := published.Data(t)
 	tr, err := measurements.Load(filepath.Join(append([]string{dir}, path...)...))
 	must.OK(t, err)
 	return tr

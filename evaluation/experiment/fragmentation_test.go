@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"fmt"
 	"io"
-	"os"
 	"path/filepath"
 	"runtime"
 	"slices"
@@ -22,6 +21,7 @@ import (
 	"github.com/tandem-gpu/tandem/pkg/placement"
 	"github.com/tandem-gpu/tandem/pkg/vgpu"
 	"github.com/tandem-gpu/tandem/test/must"
+	"github.com/tandem-gpu/tandem/test/published"
 )
 
 // small is a cluster of two nodes with two GPUs each, and four pods that ask for one GPU in all.
@@ -270,10 +270,7 @@ func TestParsePolicies(t *testing.T) {
 // openb reads the trace of the published experiment, or skips the test.
 func openb(t testing.TB, list string) Filling {
 	t.Helper()
-	dir := os.Getenv("TANDEM_DATA")
-	if dir == "" {
-		t.Skip("TANDEM_DATA does not name the folder with the traces of docs/experiments.md")
-	}
+	dir := published.Data(t)
 	return Filling{
 		Nodes:   read(t, filepath.Join(dir, "openb_fgd", "openb_node_list_gpu_node.csv"), traces.OpenbNodes),
 		Pods:    read(t, filepath.Join(dir, "openb_fgd", "openb_pod_list_"+list+".csv"), traces.OpenbPods),

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
-	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -17,6 +16,7 @@ import (
 	"github.com/tandem-gpu/tandem/internal/simulator/traces"
 	"github.com/tandem-gpu/tandem/pkg/sim"
 	"github.com/tandem-gpu/tandem/test/must"
+	"github.com/tandem-gpu/tandem/test/published"
 )
 
 // TestPreemptionPods: a job of several GPUs is one pod where a node has as many, else as few pods as can be alike.
@@ -111,10 +111,7 @@ func TestPreemptionPriority(t *testing.T) {
 // TestPreemptionOnTraces: with checkpoints less than half as much work is lost as by the in-tree rules on Philly and DLRM, less on
 // openb; urgent jobs wait less than where nobody goes, and nobody goes in vain.
 func TestPreemptionOnTraces(t *testing.T) {
-	dir := os.Getenv("TANDEM_DATA")
-	if dir == "" {
-		t.Skip("TANDEM_DATA is not set: it names the folder with the published traces")
-	}
+	dir := published.Data(t)
 	load := func(path string) *measurements.File {
 		trace, err := measurements.Load(filepath.Join(dir, path))
 		must.OK(t, err)

@@ -3,7 +3,6 @@ package experiment
 import (
 	"bytes"
 	"fmt"
-	"os"
 	"path/filepath"
 	"runtime"
 	"slices"
@@ -18,6 +17,7 @@ import (
 	"github.com/tandem-gpu/tandem/pkg/placement"
 	"github.com/tandem-gpu/tandem/pkg/vgpu"
 	"github.com/tandem-gpu/tandem/test/must"
+	"github.com/tandem-gpu/tandem/test/published"
 )
 
 // unlike is three kinds of jobs on two models: the V100 does ten, three and six times as much as the K80, which costs a
@@ -226,10 +226,7 @@ func TestRatingRefuses(t *testing.T) {
 // the cheapest models and than whichever model, for every price of a V100 from that of a K80 to nine times that. At ten
 // times a K80 is the cheaper share for all jobs that it can serve, and the cheapest model is the same.
 func TestGavelRates(t *testing.T) {
-	dir := os.Getenv("TANDEM_DATA")
-	if dir == "" {
-		t.Skip("TANDEM_DATA is not set: it names the folder with the published traces")
-	}
+	dir := published.Data(t)
 	trace, err := measurements.Load(filepath.Join(dir, "gavel", "pairs.csv"))
 	must.OK(t, err)
 	r := &Rating{

@@ -13,15 +13,13 @@ import (
 	"github.com/tandem-gpu/tandem/evaluation/measurements"
 	"github.com/tandem-gpu/tandem/evaluation/results"
 	"github.com/tandem-gpu/tandem/test/must"
+	"github.com/tandem-gpu/tandem/test/published"
 )
 
 // polluxGangs is the first four workloads of Pollux on nodes of a kind, or skips the test.
 func polluxGangs(t testing.TB, kind string, nodes, gpus int) *Training {
 	t.Helper()
-	dir := os.Getenv("TANDEM_DATA")
-	if dir == "" {
-		t.Skip("TANDEM_DATA is not set: it names the folder with the published traces")
-	}
+	dir := published.Data(t)
 	load := func(pattern string) (all []*measurements.File) {
 		files, err := filepath.Glob(filepath.Join(dir, "pollux_sia", pattern))
 		if err != nil || len(files) == 0 {

@@ -3,26 +3,16 @@ package measurements
 import (
 	"fmt"
 	"math"
-	"os"
 	"path/filepath"
 	"testing"
 
 	"github.com/tandem-gpu/tandem/internal/simulator/csvtable"
+	"github.com/tandem-gpu/tandem/test/published"
 )
-
-// published returns the folder of the published files, of which some are wanted here, or skips the test.
-func published(t testing.TB) string {
-	t.Helper()
-	dir := os.Getenv("TANDEM_DATA")
-	if dir == "" {
-		t.Skip("TANDEM_DATA is not set: it names the folder of the published traces (docs/experiments.md)")
-	}
-	return dir
-}
 
 func load(t testing.TB, path ...string) *File {
 	t.Helper()
-	tr, err := Load(filepath.Join(append([]string{published(t)}, path...)...))
+	tr, err := Load(filepath.Join(append([]string{published.Data(t)}, path...)...))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -45,7 +35,7 @@ func TestPublishedCounts(t *testing.T) {
 
 // TestPublishedLoads reads every file of every format. Some folders hold only a part of what was published.
 func TestPublishedLoads(t *testing.T) {
-	dir := published(t)
+	dir := published.Data(t)
 	for pattern, tc := range map[string]struct {
 		format csvtable.Format
 		files  int // at least

@@ -16,6 +16,7 @@ import (
 	"github.com/tandem-gpu/tandem/evaluation/mig"
 	"github.com/tandem-gpu/tandem/internal/simulator/csvtable"
 	"github.com/tandem-gpu/tandem/test/must"
+	"github.com/tandem-gpu/tandem/test/published"
 )
 
 // checkServed holds what serves models to what its types promise.
@@ -166,7 +167,7 @@ func TestPublishedParva(t *testing.T) {
 	if models = slices.Compact(models); len(models) != 11 || len(profile.Servings) != 2475 || ran != 2475-728 {
 		t.Errorf("%d models, %d rows, of which %d ran", len(models), len(profile.Servings), ran)
 	}
-	dir := filepath.Join(published(t), "parvagpu")
+	dir := filepath.Join(published.Data(t), "parvagpu")
 	sets, err := LoadSLOs(filepath.Join(dir, "SLO_latency.csv"), filepath.Join(dir, "SLO_req_rate.csv"), models)
 	if err != nil || len(sets) != 6 {
 		t.Fatalf("%d sets, want 6, error %v", len(sets), err)

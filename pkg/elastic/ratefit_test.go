@@ -16,6 +16,7 @@ import (
 
 	"github.com/tandem-gpu/tandem/pkg/elastic"
 	"github.com/tandem-gpu/tandem/test/must"
+	"github.com/tandem-gpu/tandem/test/published"
 )
 
 // TestFitLaw: where the rates follow one of the two forms, those of combinations that were not measured are found, and a
@@ -71,14 +72,11 @@ func TestFewRates(t *testing.T) {
 	}
 }
 
-// published reads the measurements of DL2 (Peng et al., IEEE TPDS 2021; github.com/pengyanghua/DL2, config_speed.txt): images
+// dl2 reads the measurements of DL2 (Peng et al., IEEE TPDS 2021; github.com/pengyanghua/DL2, config_speed.txt): images
 // per second of synchronous training in MXNet, by 1 to 12 workers and parameter servers, for each model.
-func published(t *testing.T) map[string][]elastic.CombinationRate {
+func dl2(t *testing.T) map[string][]elastic.CombinationRate {
 	t.Helper()
-	dir := os.Getenv("TANDEM_DATA")
-	if dir == "" {
-		t.Skip("TANDEM_DATA names no folder of published data")
-	}
+	dir := published.Data(t)
 	f, err := os.Open(filepath.Join(dir, "dl2", "config_speed.txt"))
 	if os.IsNotExist(err) {
 		t.Skipf("%v: it has no licence, so it is not part of this repository; put config_speed.txt of github.com/pengyanghua/DL2 there", err)
@@ -109,7 +107,7 @@ func published(t *testing.T) map[string][]elastic.CombinationRate {
 
 // TestPublishedBruteForce: on the published curves every rate gets the combination that a search of all lines finds.
 func TestPublishedBruteForce(t *testing.T) {
-	for model, list := range published(t) {
+	for model, list := range dl2(t) {
 		checkCurve(t, model, list)
 	}
 }
@@ -183,7 +181,7 @@ func gridOf(list []elastic.CombinationRate) elastic.Tuning {
 // TestPublishedLeftOut: the estimates of combinations that are left out, one at a time, and where every third one alone is
 // given. The bounds are the measured errors with a little room: docs/decisions/0030-parameter-servers.md has these.
 func TestPublishedLeftOut(t *testing.T) {
-	for model, list := range published(t) {
+	for model, list := range dl2(t) {
 		one := leftOut(t, list, func(i, j int) bool { return i != j })
 		third := leftOut(t, list, func(i, j int) bool { return i != j && j%3 == 0 })
 		t.Logf("%s: %d combinations; median error %.1f %%, of the worst tenth at least %.1f %%; where a third is given %.1f %% and %.1f %%",

@@ -1,7 +1,6 @@
 package sim_test
 
 import (
-	"os"
 	"path/filepath"
 	"testing"
 
@@ -10,15 +9,13 @@ import (
 	"github.com/tandem-gpu/tandem/pkg/placement"
 	"github.com/tandem-gpu/tandem/pkg/sim"
 	"github.com/tandem-gpu/tandem/test/must"
+	"github.com/tandem-gpu/tandem/test/published"
 )
 
 // openb returns Alibaba's openb trace (EXPERIMENTS E1) in the order of a seed, at 1.3 times the capacity.
 func openb(tb testing.TB, seed int64) sim.Setup {
 	tb.Helper()
-	data := os.Getenv("TANDEM_DATA")
-	if data == "" {
-		tb.Skip("TANDEM_DATA names no folder with the openb trace")
-	}
+	data := published.Data(tb)
 	load := func(name string) *traces.Trace {
 		t, err := traces.Load(filepath.Join(data, "openb_fgd", name))
 		must.OK(tb, err)

@@ -3,7 +3,6 @@ package traces
 import (
 	"bufio"
 	"fmt"
-	"os"
 	"path/filepath"
 	"slices"
 	"testing"
@@ -12,21 +11,12 @@ import (
 
 	"github.com/tandem-gpu/tandem/internal/simulator/csvtable"
 	"github.com/tandem-gpu/tandem/test/must"
+	"github.com/tandem-gpu/tandem/test/published"
 )
-
-// published returns the folder of the published traces, of which some are wanted here, or skips the test.
-func published(t testing.TB) string {
-	t.Helper()
-	dir := os.Getenv("TANDEM_DATA")
-	if dir == "" {
-		t.Skip("TANDEM_DATA is not set: it names the folder of the published traces (docs/experiments.md)")
-	}
-	return dir
-}
 
 func load(t testing.TB, path ...string) *Trace {
 	t.Helper()
-	tr, err := Load(filepath.Join(append([]string{published(t)}, path...)...))
+	tr, err := Load(filepath.Join(append([]string{published.Data(t)}, path...)...))
 	must.OK(t, err)
 	return tr
 }
@@ -62,7 +52,7 @@ func TestPublishedCounts(t *testing.T) {
 
 // TestPublishedLoads reads every trace of every format. Some folders hold only a part of what was published.
 func TestPublishedLoads(t *testing.T) {
-	dir := published(t)
+	dir := published.Data(t)
 	for pattern, tc := range map[string]struct {
 		format csvtable.Format
 		files  int // at least
@@ -129,7 +119,7 @@ func TestPublishedArrivals(t *testing.T) {
 	for seed := int64(42); seed <= 46; seed++ {
 		order, rank, err := Arrivals(pods, 1213, 6_212_000, seed, 1.3)
 		must.OK(t, err)
-		want := lines(t, filepath.Join(published(t), "openb_fgd", "arrivals", fmt.Sprintf("default_seed%d.txt.gz", seed)))
+		want := lines(t, filepath.Join(published.Data(t), "openb_fgd", "arrivals", fmt.Sprintf("default_seed%d.txt.gz", seed)))
 		if diff := cmp.Diff(want, origins(order)); diff != "" {
 			t.Errorf("seed %d: order (-want +got):\n%s", seed, diff)
 		}
