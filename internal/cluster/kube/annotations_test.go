@@ -15,12 +15,13 @@ import (
 
 	"github.com/tandem-gpu/tandem/pkg/api/v1alpha1"
 	"github.com/tandem-gpu/tandem/pkg/vgpu"
+	"github.com/tandem-gpu/tandem/test/pods"
 )
 
 // A pod passes with as many bytes as the API server's own check takes beside the assignment, and not with one more.
 func TestCheckAnnotations(t *testing.T) {
 	for _, size := range []int{0, 1000} {
-		p := annotated(pod("1"), v1alpha1.AnnotationAssignment, strings.Repeat("old", 1000), "k", "")
+		p := pods.Annotated(pods.New("1"), v1alpha1.AnnotationAssignment, strings.Repeat("old", 1000), "k", "")
 		p.Annotations["k"] = strings.Repeat("v", validation.TotalAnnotationSizeLimitB-1-len(v1alpha1.AnnotationAssignment)-size)
 		if err := CheckAnnotations(p, size); err != nil {
 			t.Errorf("%d bytes: %v", size, err)

@@ -12,11 +12,12 @@ import (
 	"github.com/tandem-gpu/tandem/pkg/api/v1alpha1"
 	"github.com/tandem-gpu/tandem/pkg/vgpu"
 	"github.com/tandem-gpu/tandem/test/must"
+	"github.com/tandem-gpu/tandem/test/pods"
 )
 
 const gib = 1 << 30
 
-// example is the assignment of pod("3", "20/60Gi") on node n1.
+// example is the assignment of pods.New("3", "20/60Gi") on node n1.
 func example() vgpu.Assignment {
 	return vgpu.Assignment{
 		UID: "u1", Pod: "ns/p", Node: "n1",
@@ -39,7 +40,7 @@ const exampleJSON = `{"version":1,"uid":"u1","node":"n1","containers":[` +
 
 func bound(p *v1.Pod, node, raw string) *v1.Pod {
 	p.Spec.NodeName = node
-	return annotated(p, v1alpha1.AnnotationAssignment, raw)
+	return pods.Annotated(p, v1alpha1.AnnotationAssignment, raw)
 }
 
 func TestAssignmentSurvivesTheAnnotation(t *testing.T) {
@@ -48,7 +49,7 @@ func TestAssignmentSurvivesTheAnnotation(t *testing.T) {
 	if diff := cmp.Diff(exampleJSON, raw); diff != "" {
 		t.Errorf("EncodeAssignment (-want +got):\n%s", diff)
 	}
-	got, err := AssignmentOf(bound(pod("3", "20/60Gi"), "n1", raw))
+	got, err := AssignmentOf(bound(pods.New("3", "20/60Gi"), "n1", raw))
 	must.OK(t, err)
 	if diff := cmp.Diff(example(), got); diff != "" {
 		t.Errorf("AssignmentOf (-want +got):\n%s", diff)
@@ -60,7 +61,7 @@ func TestAssignmentReadsThePromise(t *testing.T) {
 	raw, err := EncodeAssignment(example())
 	must.OK(t, err)
 	for value, want := range map[string]int64{"1.2": 1200, "1": 1000, "0.9": 0, "": 0} {
-		p := bound(pod("3", "20/60Gi"), "n1", raw)
+		p := bound(pods.New("3", "20/60Gi"), "n1", raw)
 		p.Annotations[v1alpha1.AnnotationMaxSlowdown] = value
 		if got, err := AssignmentOf(p); err != nil || got.MaxSlowdown != want {
 			t.Errorf("%q: %d, %v, want %d", value, got.MaxSlowdown, err, want)
@@ -78,13 +79,13 @@ func TestAssignmentOfMoreThanAskedFor(t *testing.T) {
 	if want := `"slots":3,"askedSlots":2,`; !strings.Contains(raw, want) {
 		t.Errorf("EncodeAssignment = %s, want %s in it", raw, want)
 	}
-	got, err := AssignmentOf(bound(pod("2"), "n1", raw))
+	got, err := AssignmentOf(bound(pods.New("2"), "n1", raw))
 	must.OK(t, err)
 	if diff := cmp.Diff(a, got); diff != "" {
 		t.Errorf("AssignmentOf (-want +got):\n%s", diff)
 	}
 	for _, limit := range []string{"1", "3"} {
-		if a, err := AssignmentOf(bound(pod(limit), "n1", raw)); err == nil {
+		if a, err := AssignmentOf(bound(pods.New(limit), "n1", raw)); err == nil {
 			t.Errorf("AssignmentOf a pod that asks for %s = %+v, want an error", limit, a)
 		}
 	}
@@ -170,11 +171,11 @@ func manyDevices(n int) string {
 }
 
 func TestAssignmentOfComparesWithThePod(t *testing.T) {
-	ok := func() *v1.Pod { return bound(pod("3", "20/60Gi"), "n1", exampleJSON) }
+	ok := func() *v1.Pod { return bound(pods.New("3", "20/60Gi"), "n1", exampleJSON) }
 	if _, err := AssignmentOf(ok()); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := AssignmentOf(pod("3")); !errors.Is(err, ErrNoAssignment) {
+	if _, err := AssignmentOf(pods.New("3")); !errors.Is(err, ErrNoAssignment) {
 		t.Errorf("AssignmentOf(a pod without one) = %v, want ErrNoAssignment", err)
 	}
 	edited := ok()
@@ -186,15 +187,15 @@ func TestAssignmentOfComparesWithThePod(t *testing.T) {
 		"another UID":       func(p *v1.Pod) { p.UID = "u2" },
 		"another node":      func(p *v1.Pod) { p.Spec.NodeName = "n2" },
 		"not bound":         func(p *v1.Pod) { p.Spec.NodeName = "" },
-		"a container more":  func(p *v1.Pod) { p.Spec.Containers = append(p.Spec.Containers, container("c", "1")) },
+		"a container more":  func(p *v1.Pod) { p.Spec.Containers = append(p.Spec.Containers, pods.Container("c", "1")) },
 		"a container less":  func(p *v1.Pod) { p.Spec.Containers = p.Spec.Containers[:1] },
 		"asks for nothing":  func(p *v1.Pod) { p.Spec.Containers = nil },
 		"another container": func(p *v1.Pod) { p.Spec.Containers[0].Name = "z" },
-		"other slots":       func(p *v1.Pod) { p.Spec.Containers[0] = container("a", "2") },
-		"other whole slots": func(p *v1.Pod) { p.Spec.Containers[1] = container("b", "10/60Gi") },
-		"more memory":       func(p *v1.Pod) { p.Spec.Containers[1] = container("b", "20/61Gi") },
-		"less memory":       func(p *v1.Pod) { p.Spec.Containers[1] = container("b", "20/59Gi") },
-		"broken limits":     func(p *v1.Pod) { p.Spec.Containers[1] = container("b", "-1") },
+		"other slots":       func(p *v1.Pod) { p.Spec.Containers[0] = pods.Container("a", "2") },
+		"other whole slots": func(p *v1.Pod) { p.Spec.Containers[1] = pods.Container("b", "10/60Gi") },
+		"more memory":       func(p *v1.Pod) { p.Spec.Containers[1] = pods.Container("b", "20/61Gi") },
+		"less memory":       func(p *v1.Pod) { p.Spec.Containers[1] = pods.Container("b", "20/59Gi") },
+		"broken limits":     func(p *v1.Pod) { p.Spec.Containers[1] = pods.Container("b", "-1") },
 	} {
 		p := ok()
 		change(p)

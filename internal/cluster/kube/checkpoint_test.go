@@ -9,13 +9,14 @@ import (
 	v1 "k8s.io/api/core/v1"
 
 	"github.com/tandem-gpu/tandem/pkg/api/v1alpha1"
+	"github.com/tandem-gpu/tandem/test/pods"
 )
 
 // noon is the time that these tests take for now.
 var noon = time.Date(2026, 1, 31, 12, 0, 0, 0, time.UTC)
 
 func saved(p *v1.Pod, raw string) *v1.Pod {
-	return annotated(p, v1alpha1.AnnotationCheckpointTime, raw)
+	return pods.Annotated(p, v1alpha1.AnnotationCheckpointTime, raw)
 }
 
 func TestCheckpointTime(t *testing.T) {
@@ -26,12 +27,12 @@ func TestCheckpointTime(t *testing.T) {
 		"2026-01-31T00:00:00.123456789-12:00": noon.Add(123456789),
 		"0001-01-01T00:00:00Z":                {},
 	} {
-		got, ok, err := CheckpointTime(saved(pod("3"), raw))
+		got, ok, err := CheckpointTime(saved(pods.New("3"), raw))
 		if err != nil || !ok || !got.Equal(want) {
 			t.Errorf("%q: %v, %v, %v, want %v", raw, got, ok, err, want)
 		}
 	}
-	if got, ok, err := CheckpointTime(pod("3")); ok || err != nil || !got.IsZero() {
+	if got, ok, err := CheckpointTime(pods.New("3")); ok || err != nil || !got.IsZero() {
 		t.Errorf("a pod that does not say: %v, %v, %v", got, ok, err)
 	}
 }
@@ -44,7 +45,7 @@ func TestCheckpointTimeRefuses(t *testing.T) {
 		"2026-01-31T12:00:00Z\n", "2026-01-31T12:00:00.Z", "2026-01-31T12:00:00.1234567890+01:00", "+2026-01-31T12:00:00Z",
 		"2026-01-31T12:00:00." + strings.Repeat("0", 100) + "Z",
 	} {
-		got, ok, err := CheckpointTime(saved(pod("3"), raw))
+		got, ok, err := CheckpointTime(saved(pods.New("3"), raw))
 		var field *FieldError
 		if !errors.As(err, &field) || !ok || !got.IsZero() {
 			t.Errorf("%q: %v, %v, %v, want a FieldError", raw, got, ok, err)

@@ -8,6 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 
 	"github.com/tandem-gpu/tandem/pkg/vgpu"
+	"github.com/tandem-gpu/tandem/test/pods"
 )
 
 func TestHost(t *testing.T) {
@@ -36,7 +37,7 @@ func TestHost(t *testing.T) {
 			refused: `spec.overhead[cpu]: "-1" is not legal, it must be from 0 to 1T; the field is immutable: the pod must be replaced`,
 		},
 	} {
-		p := pod("", "")
+		p := pods.New("", "")
 		p.Spec.Containers[0].Resources.Requests, p.Spec.Containers[1].Resources.Requests, p.Spec.Overhead = c.first, c.second, c.overhead
 		got, err := Host(p)
 		text := ""
@@ -82,7 +83,7 @@ func TestBoundedHost(t *testing.T) {
 
 // A look at the amounts of a pod costs no allocation where they are whole.
 func TestLookAtAmountsCostsNoAllocation(t *testing.T) {
-	p := pod("", "")
+	p := pods.New("", "")
 	p.Spec.Containers[0].Resources.Requests = v1.ResourceList{
 		v1.ResourceCPU: resource.MustParse("8"), v1.ResourceMemory: resource.MustParse("32Gi"), v1.ResourceEphemeralStorage: resource.MustParse("1k"),
 	}

@@ -12,6 +12,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/tandem-gpu/tandem/pkg/api/v1alpha1"
+	"github.com/tandem-gpu/tandem/test/pods"
 )
 
 // endless are quantities that the API server accepts and that take seconds or hours to calculate with.
@@ -57,8 +58,8 @@ func TestEndlessQuantities(t *testing.T) {
 				return set(&p.Spec.Resources.Requests, v1.ResourceCPU)
 			},
 		} {
-			p := pod("1")
-			p.Spec.InitContainers = []v1.Container{container("first", "")}
+			p := pods.New("1")
+			p.Spec.InitContainers = []v1.Container{pods.Container("first", "")}
 			put(p)(q)
 			var err error
 			bytes := allocated(func() {

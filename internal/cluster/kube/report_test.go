@@ -9,6 +9,7 @@ import (
 
 	"github.com/tandem-gpu/tandem/pkg/api/v1alpha1"
 	"github.com/tandem-gpu/tandem/pkg/placement"
+	"github.com/tandem-gpu/tandem/test/pods"
 )
 
 func TestRateMetricOf(t *testing.T) {
@@ -20,7 +21,7 @@ func TestRateMetricOf(t *testing.T) {
 		"65535/" + long + "#_" + long:   {Port: 65535, Path: "/" + long, Name: "_" + long},
 		"8080/v2/models/m..1/stats#qps": {Port: 8080, Path: "/v2/models/m..1/stats", Name: "qps"},
 	} {
-		got, ok, err := RateMetricOf(annotated(pod("1"), v1alpha1.AnnotationRateMetric, raw))
+		got, ok, err := RateMetricOf(pods.Annotated(pods.New("1"), v1alpha1.AnnotationRateMetric, raw))
 		if !ok || err != nil {
 			t.Errorf("%q: %v, %v", raw, ok, err)
 		}
@@ -28,7 +29,7 @@ func TestRateMetricOf(t *testing.T) {
 			t.Errorf("%q (-want +got):\n%s", raw, diff)
 		}
 	}
-	if got, ok, err := RateMetricOf(pod("1")); ok || err != nil {
+	if got, ok, err := RateMetricOf(pods.New("1")); ok || err != nil {
 		t.Errorf("a pod without the annotation: %+v, %v, %v", got, ok, err)
 	}
 }
@@ -41,7 +42,7 @@ func TestRateMetricOfRefuses(t *testing.T) {
 		"9400/metrics?x=1#steps", "9400/../secret#steps", "9400/a/..#steps", "9400/./a#steps", "9400/%2e%2e/#steps", "9400/a#b#c",
 		"10.0.0.1:9400/metrics#steps", "http://h:1/m#steps", "9400/" + long + "#s", "9400#_" + long, "9400#steps\n", "9400/ä#steps",
 	} {
-		_, ok, err := RateMetricOf(annotated(pod("1"), v1alpha1.AnnotationRateMetric, raw))
+		_, ok, err := RateMetricOf(pods.Annotated(pods.New("1"), v1alpha1.AnnotationRateMetric, raw))
 		var field *FieldError
 		if !ok || !errors.As(err, &field) {
 			t.Errorf("%q: %v, %v, want a FieldError", raw, ok, err)
@@ -58,18 +59,18 @@ func TestReportedRate(t *testing.T) {
 	for raw, want := range map[string]int64{
 		"0": 0, "0.0": 0, "120": 120_000_000, "0.5": 500_000, "0.000001": 1, "1000000000000": int64(placement.MaxRate),
 	} {
-		got, ok, err := ReportedRate(annotated(pod("1"), v1alpha1.AnnotationReportedRate, raw))
+		got, ok, err := ReportedRate(pods.Annotated(pods.New("1"), v1alpha1.AnnotationReportedRate, raw))
 		if err != nil || !ok || got != want {
 			t.Errorf("%q: %v, %v, %v, want %v", raw, got, ok, err, want)
 		}
 	}
-	if got, ok, err := ReportedRate(pod("1")); ok || err != nil {
+	if got, ok, err := ReportedRate(pods.New("1")); ok || err != nil {
 		t.Errorf("a pod without the annotation: %v, %v, %v", got, ok, err)
 	}
 	for _, raw := range []string{
 		"", "-1", "+1", "1e9", "NaN", "Inf", "1,2", "1k", "0.0000001", "1000000000000.000001", "99999999999999", " 1", "1 ", ".5", "1.", "fast",
 	} {
-		_, ok, err := ReportedRate(annotated(pod("1"), v1alpha1.AnnotationReportedRate, raw))
+		_, ok, err := ReportedRate(pods.Annotated(pods.New("1"), v1alpha1.AnnotationReportedRate, raw))
 		var field *FieldError
 		if !ok || !errors.As(err, &field) {
 			t.Errorf("%q: %v, %v, want a FieldError", raw, ok, err)
@@ -86,7 +87,7 @@ func FuzzRateMetricOf(f *testing.F) {
 		f.Add(raw)
 	}
 	f.Fuzz(func(t *testing.T, raw string) {
-		m, _, err := RateMetricOf(annotated(pod("1"), v1alpha1.AnnotationRateMetric, raw))
+		m, _, err := RateMetricOf(pods.Annotated(pods.New("1"), v1alpha1.AnnotationRateMetric, raw))
 		if err != nil {
 			if len(err.Error()) > 1024 {
 				t.Fatalf("%q: %v", raw, err)

@@ -8,49 +8,19 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	v1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/resource"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/tandem-gpu/tandem/pkg/api/v1alpha1"
 	"github.com/tandem-gpu/tandem/pkg/vgpu"
 	"github.com/tandem-gpu/tandem/test/must"
+	"github.com/tandem-gpu/tandem/test/pods"
 )
-
-// pod returns a pod with one app container per limit, "vgpu" or "vgpu/memory" ("3", "3/8Gi").
-func pod(limits ...string) *v1.Pod {
-	p := &v1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "p", UID: "u1"}}
-	for i, l := range limits {
-		p.Spec.Containers = append(p.Spec.Containers, container(string(rune('a'+i)), l))
-	}
-	return p
-}
-
-func container(name, limit string) v1.Container {
-	slots, memory, _ := strings.Cut(limit, "/")
-	list := v1.ResourceList{}
-	if slots != "" {
-		list[v1alpha1.ResourceVGPU] = resource.MustParse(slots)
-	}
-	if memory != "" {
-		list[v1alpha1.ResourceMemory] = resource.MustParse(memory)
-	}
-	return v1.Container{Name: name, Resources: v1.ResourceRequirements{Limits: list}}
-}
-
-func annotated(p *v1.Pod, pairs ...string) *v1.Pod {
-	p.Annotations = map[string]string{}
-	for i := 0; i < len(pairs); i += 2 {
-		p.Annotations[pairs[i]] = pairs[i+1]
-	}
-	return p
-}
 
 func TestRequest(t *testing.T) {
 	always := v1.ContainerRestartPolicyAlways
 	priority := int32(7)
-	full := annotated(pod("3/8Gi", "", "20"), v1alpha1.AnnotationComputeLimit, "50", v1alpha1.AnnotationMemoryLimit, "10Gi")
+	full := pods.Annotated(pods.New("3/8Gi", "", "20"), v1alpha1.AnnotationComputeLimit, "50", v1alpha1.AnnotationMemoryLimit, "10Gi")
 	full.Spec.Priority = &priority
-	full.Spec.InitContainers = []v1.Container{container("load", "1"), container("cache", "2"), container("log", "")}
+	full.Spec.InitContainers = []v1.Container{pods.Container("load", "1"), pods.Container("cache", "2"), pods.Container("log", "")}
 	full.Spec.InitContainers[1].RestartPolicy = &always
 
 	got, err := Request(full)
@@ -73,10 +43,10 @@ func TestRequest(t *testing.T) {
 
 func TestRequestOfPodsThatAskForNothing(t *testing.T) {
 	for name, p := range map[string]*v1.Pod{
-		"no limits":                    pod(""),
-		"zero slots":                   pod("0"),
-		"zero slots and memory":        pod("0/0"),
-		"annotations that nobody uses": annotated(pod(""), v1alpha1.AnnotationComputeLimit, "x"),
+		"no limits":                    pods.New(""),
+		"zero slots":                   pods.New("0"),
+		"zero slots and memory":        pods.New("0/0"),
+		"annotations that nobody uses": pods.Annotated(pods.New(""), v1alpha1.AnnotationComputeLimit, "x"),
 	} {
 		got, err := Request(p)
 		if err != nil || len(got.Containers) != 0 || WantsVGPU(p) {
@@ -93,9 +63,9 @@ func TestRequestRefusesWrongFields(t *testing.T) {
 		memory    = "metadata.annotations[tandem-gpu.io/memory-limit]"
 		models    = "metadata.annotations[tandem-gpu.io/gpu-models]"
 	)
-	withInit := pod("1")
-	withInit.Spec.InitContainers = []v1.Container{container("ok", "1"), container("bad", "-1")}
-	limitOf := func(key, value string) *v1.Pod { return annotated(pod("1"), key, value) }
+	withInit := pods.New("1")
+	withInit.Spec.InitContainers = []v1.Container{pods.Container("ok", "1"), pods.Container("bad", "-1")}
+	limitOf := func(key, value string) *v1.Pod { return pods.Annotated(pods.New("1"), key, value) }
 
 	cases := []struct {
 		name    string
@@ -104,16 +74,16 @@ func TestRequestRefusesWrongFields(t *testing.T) {
 		value   string
 		replace bool
 	}{
-		{"negative slots", pod("-3"), slotsOf0, "-3", true},
-		{"half a slot", pod("500m"), slotsOf0, "500m", true},
-		{"one slot and a half", pod("1500m"), slotsOf0, "1500m", true},
-		{"more slots than any node", pod("128001"), slotsOf0, "128001", true},
-		{"more than int64", pod("100000000000000000000"), slotsOf0, "100E", true},
-		{"memory alone", pod("/8Gi"), slotsOf0, "", true},
-		{"memory with zero slots", pod("0/8Gi"), slotsOf0, "", true},
-		{"negative memory", pod("1/-1"), memoryOf0, "-1", true},
-		{"more memory than any device", pod("1/2Pi"), memoryOf0, "2Pi", true},
-		{"memory beyond int64 (Quantity caps it)", pod("1/1000Ei"), memoryOf0, "9223372036854775807", true},
+		{"negative slots", pods.New("-3"), slotsOf0, "-3", true},
+		{"half a slot", pods.New("500m"), slotsOf0, "500m", true},
+		{"one slot and a half", pods.New("1500m"), slotsOf0, "1500m", true},
+		{"more slots than any node", pods.New("128001"), slotsOf0, "128001", true},
+		{"more than int64", pods.New("100000000000000000000"), slotsOf0, "100E", true},
+		{"memory alone", pods.New("/8Gi"), slotsOf0, "", true},
+		{"memory with zero slots", pods.New("0/8Gi"), slotsOf0, "", true},
+		{"negative memory", pods.New("1/-1"), memoryOf0, "-1", true},
+		{"more memory than any device", pods.New("1/2Pi"), memoryOf0, "2Pi", true},
+		{"memory beyond int64 (Quantity caps it)", pods.New("1/1000Ei"), memoryOf0, "9223372036854775807", true},
 		{"init container", withInit, "spec.initContainers[1].resources.limits[tandem-gpu.io/vgpu]", "-1", true},
 		{"compute limit 0", limitOf(v1alpha1.AnnotationComputeLimit, "0"), compute, "0", false},
 		{"compute limit 101", limitOf(v1alpha1.AnnotationComputeLimit, "101"), compute, "101", false},
@@ -161,20 +131,20 @@ func manyModels(n int) string {
 }
 
 func TestRequestReadsModels(t *testing.T) {
-	got, err := Request(annotated(pod("3"), v1alpha1.AnnotationModels, "Tesla-T4, NVIDIA-A100-SXM4-40GB"))
+	got, err := Request(pods.Annotated(pods.New("3"), v1alpha1.AnnotationModels, "Tesla-T4, NVIDIA-A100-SXM4-40GB"))
 	must.OK(t, err)
 	want := []vgpu.Variant{{Model: "NVIDIA-A100-SXM4-40GB"}, {Model: "Tesla-T4"}}
 	if diff := cmp.Diff(want, got.Variants); diff != "" {
 		t.Errorf("variants (-want +got):\n%s", diff)
 	}
-	most, err := Request(annotated(pod("3"), v1alpha1.AnnotationModels, manyModels(64)))
+	most, err := Request(pods.Annotated(pods.New("3"), v1alpha1.AnnotationModels, manyModels(64)))
 	if err != nil || len(most.Variants) != 64 || most.Validate() != nil {
 		t.Errorf("64 models: %d variants, %v, %v", len(most.Variants), err, most.Validate())
 	}
 }
 
 func TestRequestTakesTheLargestLegalValues(t *testing.T) {
-	p := annotated(pod("128000/1Pi"), v1alpha1.AnnotationComputeLimit, "100", v1alpha1.AnnotationMemoryLimit, "1Pi")
+	p := pods.Annotated(pods.New("128000/1Pi"), v1alpha1.AnnotationComputeLimit, "100", v1alpha1.AnnotationMemoryLimit, "1Pi")
 	got, err := Request(p)
 	must.OK(t, err)
 	if got.Containers[0].Slots != 128000 || got.Containers[0].Memory != 1<<50 || got.MemoryLimit != 1<<50 {
@@ -183,7 +153,7 @@ func TestRequestTakesTheLargestLegalValues(t *testing.T) {
 }
 
 func TestFieldOf(t *testing.T) {
-	p := annotated(pod("1", "13/90Gi"), v1alpha1.AnnotationComputeLimit, "5", v1alpha1.AnnotationMemoryLimit, "1Gi")
+	p := pods.Annotated(pods.New("1", "13/90Gi"), v1alpha1.AnnotationComputeLimit, "5", v1alpha1.AnnotationMemoryLimit, "1Gi")
 	cases := []struct {
 		refusal vgpu.Refusal
 		want    string
@@ -221,7 +191,7 @@ func FuzzRequest(f *testing.F) {
 	f.Add("+7", "1e999999999")
 	f.Add("100", "0.0000000000000000001Pi")
 	f.Fuzz(func(t *testing.T, compute, memory string) {
-		p := annotated(pod("1"), v1alpha1.AnnotationComputeLimit, compute, v1alpha1.AnnotationMemoryLimit, memory)
+		p := pods.Annotated(pods.New("1"), v1alpha1.AnnotationComputeLimit, compute, v1alpha1.AnnotationMemoryLimit, memory)
 		r, err := Request(p)
 		if err != nil {
 			var field *FieldError

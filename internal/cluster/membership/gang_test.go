@@ -14,6 +14,7 @@ import (
 
 	"github.com/tandem-gpu/tandem/pkg/api/v1alpha1"
 	"github.com/tandem-gpu/tandem/pkg/gang"
+	"github.com/tandem-gpu/tandem/test/pods"
 )
 
 // The levels of the API and of the placement are the same word.
@@ -81,7 +82,7 @@ func TestMinMembers(t *testing.T) {
 		"1_0":                   `"1_0" is not legal, ` + legal,
 		"999999999999999999999": `"999999999999999999999" is not legal, ` + legal,
 	} {
-		got, err := MinMembers(annotated(&v1.Pod{}, v1alpha1.AnnotationMinMembers, raw))
+		got, err := MinMembers(pods.Annotated(&v1.Pod{}, v1alpha1.AnnotationMinMembers, raw))
 		if want == "" {
 			if n, _ := strconv.Atoi(raw); err != nil || got != n {
 				t.Errorf("%q: %d, %v", raw, got, err)
@@ -274,7 +275,7 @@ func FuzzMinMembers(f *testing.F) {
 		f.Add(raw)
 	}
 	f.Fuzz(func(t *testing.T, raw string) {
-		n, err := MinMembers(annotated(&v1.Pod{}, v1alpha1.AnnotationMinMembers, raw))
+		n, err := MinMembers(pods.Annotated(&v1.Pod{}, v1alpha1.AnnotationMinMembers, raw))
 		if err == nil && (n < 1 || n > MaxMinMembers || strings.TrimLeft(raw, "0") != strconv.Itoa(n)) {
 			t.Fatalf("%q is %d", raw, n)
 		}

@@ -16,6 +16,7 @@ import (
 
 	"github.com/tandem-gpu/tandem/pkg/preemption"
 	"github.com/tandem-gpu/tandem/test/must"
+	"github.com/tandem-gpu/tandem/test/pods"
 )
 
 func budget(namespace, name string, allowed int32, selector *metav1.LabelSelector) *policyv1.PodDisruptionBudget {
@@ -92,7 +93,7 @@ func TestBudgetsAreApart(t *testing.T) {
 	b := newBudgets([]*policyv1.PodDisruptionBudget{budget("ns", "a", 0, &metav1.LabelSelector{})})
 	var all [][]int
 	for range 5 {
-		all = append(all, b.of("ns", pod("1")))
+		all = append(all, b.of("ns", pods.New("1")))
 	}
 	for i := range all {
 		all[i] = append(all[i], 7)

@@ -18,6 +18,7 @@ import (
 	"github.com/tandem-gpu/tandem/pkg/preemption"
 	"github.com/tandem-gpu/tandem/pkg/vgpu"
 	"github.com/tandem-gpu/tandem/test/must"
+	"github.com/tandem-gpu/tandem/test/pods"
 )
 
 // placed returns a pod of no gang that takes nothing of its host.
@@ -35,7 +36,7 @@ func TestCandidates(t *testing.T) {
 		return p
 	}
 	train := named(labelled(ran(time.Hour), "app", "train"), "train", "n1", -7)
-	serve := named(annotated(ran(time.Minute), v1alpha1.AnnotationMaxLatency, "40ms"), "serve", "n2", 5)
+	serve := named(pods.Annotated(ran(time.Minute), v1alpha1.AnnotationMaxLatency, "40ms"), "serve", "n2", 5)
 	leaving := named(labelled(saved(ran(time.Hour), "2026-01-31T11:59:00Z"), "app", "train"), "leaving", "n1", 0)
 	leaving.DeletionTimestamp = &metav1.Time{Time: noon.Add(time.Second)}
 	young := named(ran(time.Second), "young", "n1", 0)

@@ -11,6 +11,7 @@ import (
 	"github.com/tandem-gpu/tandem/pkg/api/config"
 	"github.com/tandem-gpu/tandem/pkg/preemption"
 	"github.com/tandem-gpu/tandem/pkg/vgpu"
+	"github.com/tandem-gpu/tandem/test/pods"
 )
 
 func guards(t testing.TB, args config.GPUPreemptArgs) *Guards {
@@ -40,7 +41,7 @@ func TestGuards(t *testing.T) {
 			LabelSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"tier": "gold"}},
 		},
 	}
-	system, mirror := ran(3*time.Hour), annotated(ran(3*time.Hour), v1.MirrorPodAnnotationKey, "")
+	system, mirror := ran(3*time.Hour), pods.Annotated(ran(3*time.Hour), v1.MirrorPodAnnotationKey, "")
 	system.Namespace = "kube-system"
 	foreign := mirror.DeepCopy()
 	foreign.Namespace = "kube-system"
@@ -55,11 +56,11 @@ func TestGuards(t *testing.T) {
 		{"a pod that has run its time", ran(time.Hour), "", ""},
 		{"a pod that has not", ran(time.Hour - 1), preemption.TooYoung, ""},
 		{"of a class without a minimum", inClass(ran(0), "batch"), "", ""},
-		{"of a class that nobody saw start", inClass(pod("3"), "batch"), "", ""},
+		{"of a class that nobody saw start", inClass(pods.New("3"), "batch"), "", ""},
 		{"of a class with a longer one", inClass(ran(2*time.Hour-1), "training"), preemption.TooYoung, ""},
 		{"of a class with a longer one, later", inClass(ran(2*time.Hour), "training"), "", ""},
 		{"of another class", inClass(ran(time.Hour-1), "other"), preemption.TooYoung, ""},
-		{"of which nobody saw the start", pod("3"), preemption.TooYoung, ""},
+		{"of which nobody saw the start", pods.New("3"), preemption.TooYoung, ""},
 		{"that starts in the future, by this clock", ran(-time.Hour), preemption.TooYoung, ""},
 		{"that got its node an hour ago", scheduled(time.Hour, v1.ConditionTrue), "", ""},
 		{"of a protected namespace", system, preemption.Protected, ""},
@@ -87,9 +88,9 @@ func TestGuardsBySelector(t *testing.T) {
 		MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "evictable", Operator: metav1.LabelSelectorOpNotIn, Values: []string{"yes"}}},
 	}}})
 	for p, want := range map[*v1.Pod]preemption.Guard{
-		pod("3"):                               preemption.Protected,
-		labelled(pod("3"), "evictable", "no"):  preemption.Protected,
-		labelled(pod("3"), "evictable", "yes"): "",
+		pods.New("3"): preemption.Protected,
+		labelled(pods.New("3"), "evictable", "no"):  preemption.Protected,
+		labelled(pods.New("3"), "evictable", "yes"): "",
 	} {
 		if got := g.Of(p, noon); got != want {
 			t.Errorf("labels %v: %q, want %q", p.Labels, got, want)
@@ -108,7 +109,7 @@ func TestLingers(t *testing.T) {
 		-math.MaxInt64: true, -10*time.Minute - 1: true, -10 * time.Minute: false, -time.Minute: false, 0: false,
 		30 * time.Second: false, 30*time.Second + 1: true, time.Hour: true,
 	} {
-		p := pod("3")
+		p := pods.New("3")
 		p.DeletionTimestamp = &metav1.Time{Time: noon.Add(-after)}
 		if got := Lingers(p, noon); got != want {
 			t.Errorf("%v after the end of its grace period: %v", after, got)
@@ -123,7 +124,7 @@ func TestGracePeriod(t *testing.T) {
 	const most = math.MaxInt64 / int64(time.Second)
 	cut := guards(t, config.GPUPreemptArgs{MaximumGracePeriod: metav1.Duration{Duration: time.Minute}})
 	free := guards(t, config.GPUPreemptArgs{})
-	p := pod("3")
+	p := pods.New("3")
 	for _, c := range []struct {
 		seconds *int64
 		want    time.Duration
@@ -160,7 +161,7 @@ func TestOldEnough(t *testing.T) {
 		inClass(ran(time.Minute), "training"):     noon.Add(119 * time.Minute),
 		scheduled(3*time.Hour, v1.ConditionTrue):  noon.Add(-2 * time.Hour),
 		scheduled(3*time.Hour, v1.ConditionFalse): {},
-		inClass(pod("3"), "training"):             {},
+		inClass(pods.New("3"), "training"):        {},
 		inClass(ran(-time.Hour), "another"):       noon.Add(2 * time.Hour),
 	} {
 		got := g.OldEnough(p)

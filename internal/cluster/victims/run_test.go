@@ -12,6 +12,7 @@ import (
 	"github.com/tandem-gpu/tandem/internal/cluster/kube"
 	"github.com/tandem-gpu/tandem/pkg/api/config"
 	"github.com/tandem-gpu/tandem/pkg/vgpu"
+	"github.com/tandem-gpu/tandem/test/pods"
 )
 
 // workLost returns the work that is lost if a pod with a share of GPUs ends now.
@@ -22,14 +23,14 @@ func workLost(pod *v1.Pod, share vgpu.MilliGPU, now time.Time) int64 {
 
 // ran returns a pod that started so long before noon.
 func ran(d time.Duration) *v1.Pod {
-	p := pod("3")
+	p := pods.New("3")
 	p.Status.StartTime = &metav1.Time{Time: noon.Add(-d)}
 	return p
 }
 
 // scheduled returns a pod that got its node so long before noon, and that its node has said nothing of.
 func scheduled(d time.Duration, status v1.ConditionStatus) *v1.Pod {
-	p := pod("3")
+	p := pods.New("3")
 	p.Status.Conditions = []v1.PodCondition{
 		{Type: v1.PodReady, Status: v1.ConditionTrue, LastTransitionTime: metav1.Time{Time: noon.Add(-time.Second)}},
 		{Type: v1.PodScheduled, Status: status, LastTransitionTime: metav1.Time{Time: noon.Add(-d)}},
@@ -50,7 +51,7 @@ func TestLostWork(t *testing.T) {
 		{"less than a second", ran(time.Second - 1), 1000, 0},
 		{"whole seconds", ran(2*time.Second - 1), 1000, 1000},
 		{"it starts in the future, by this clock", ran(-time.Hour), 1000, 0},
-		{"nobody saw it start", pod("3"), 1000, 0},
+		{"nobody saw it start", pods.New("3"), 1000, 0},
 		{"its node has not said when", scheduled(time.Minute, v1.ConditionTrue), 1000, 60_000},
 		{"it could not be scheduled then", scheduled(time.Minute, v1.ConditionFalse), 1000, 0},
 		{"for longer than anything runs", ran(math.MaxInt64), 1000, 10 * 365 * 86400 * 1000},
@@ -60,7 +61,7 @@ func TestLostWork(t *testing.T) {
 		{"saved before the start", saved(ran(time.Hour), at(time.Hour+1)), 1000, 3_600_000},
 		{"saved in the future", saved(ran(time.Hour), at(-1)), 1000, 3_600_000},
 		{"saved nobody knows when", saved(ran(time.Hour), "yesterday"), 1000, 3_600_000},
-		{"saved, and nobody saw it start", saved(pod("3"), at(time.Minute)), 1000, 0},
+		{"saved, and nobody saw it start", saved(pods.New("3"), at(time.Minute)), 1000, 0},
 		{"saved since it was scheduled", saved(scheduled(time.Hour, v1.ConditionTrue), at(time.Minute)), 1000, 60_000},
 	} {
 		t.Run(test.name, func(t *testing.T) {

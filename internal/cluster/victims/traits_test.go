@@ -1,6 +1,10 @@
 package victims
 
-import "testing"
+import (
+	"testing"
+
+	"github.com/tandem-gpu/tandem/test/pods"
+)
 
 // A pod serves whose latency is legal, with vGPUs or without.
 func TestServes(t *testing.T) {
@@ -11,7 +15,7 @@ func TestServes(t *testing.T) {
 			t.Errorf("%q: %v", raw, got)
 		}
 	}
-	if serves(pod("3")) {
+	if serves(pods.New("3")) {
 		t.Error("a pod without a latency serves")
 	}
 }

@@ -11,11 +11,12 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/tandem-gpu/tandem/pkg/api/v1alpha1"
+	"github.com/tandem-gpu/tandem/test/pods"
 )
 
 // owned returns a pod of a controller, with one container of slots and one without.
 func owned(apiVersion, kind, name string) *v1.Pod {
-	p := pod("3", "")
+	p := pods.New("3", "")
 	p.OwnerReferences = []metav1.OwnerReference{
 		{APIVersion: "v1", Kind: "ConfigMap", Name: "not-the-controller"},
 		{APIVersion: apiVersion, Kind: kind, Name: name, Controller: new(true)},
@@ -38,7 +39,7 @@ func TestWorkloadOf(t *testing.T) {
 	bare.OwnerReferences, generated.OwnerReferences = nil, nil
 	generated.GenerateName, generated.Name = "train-", "train-x7k2p"
 	several := owned("apps/v1", "StatefulSet", "db")
-	several.Spec.InitContainers = []v1.Container{container("load", "1"), container("wait", ""), container("again", "1")}
+	several.Spec.InitContainers = []v1.Container{pods.Container("load", "1"), pods.Container("wait", ""), pods.Container("again", "1")}
 	several.Spec.InitContainers[0].Image, several.Spec.InitContainers[1].Image = "a:1", "busybox"
 	several.Spec.InitContainers[2].Image = "reg/bert@sha256:0"
 	tests := []struct {
@@ -124,7 +125,7 @@ func TestWorkloadKeyProperty(t *testing.T) {
 		images := rapid.SliceOfN(image, 1, 4).Draw(t, "images")
 		p.Spec.Containers = nil
 		for _, i := range images {
-			c := container("c", "1")
+			c := pods.Container("c", "1")
 			c.Image = i
 			p.Spec.Containers = append(p.Spec.Containers, c)
 		}
@@ -160,7 +161,7 @@ func FuzzWorkloadOf(f *testing.F) {
 	f.Fuzz(func(t *testing.T, apiVersion, kind, name, hash, first, second string) {
 		p := owned(apiVersion, kind, name)
 		p.Labels = map[string]string{"pod-template-hash": hash}
-		p.Spec.Containers = []v1.Container{container("a", "1"), container("b", "1")}
+		p.Spec.Containers = []v1.Container{pods.Container("a", "1"), pods.Container("b", "1")}
 		p.Spec.Containers[0].Image, p.Spec.Containers[1].Image = first, second
 		k := WorkloadOf(p)
 		images, err := splitImages(k.Images)

@@ -12,11 +12,12 @@ import (
 	"github.com/tandem-gpu/tandem/internal/cluster/kube"
 	"github.com/tandem-gpu/tandem/pkg/api/v1alpha1"
 	"github.com/tandem-gpu/tandem/pkg/placement"
+	"github.com/tandem-gpu/tandem/test/pods"
 )
 
 // quick returns a pod of a profile that accepts a latency.
 func quick(latency string, limits ...string) *v1.Pod {
-	p := annotated(pod(limits...), v1alpha1.AnnotationMaxLatency, latency)
+	p := pods.Annotated(pods.New(limits...), v1alpha1.AnnotationMaxLatency, latency)
 	return labelled(p, v1alpha1.LabelProfile, "bert")
 }
 
@@ -43,7 +44,7 @@ func TestWantedLatency(t *testing.T) {
 			t.Errorf("%q (-want +got):\n%s", raw, diff)
 		}
 	}
-	for name, p := range map[string]*v1.Pod{"no latency": pod("3"), "no slots": quick("x", "")} {
+	for name, p := range map[string]*v1.Pod{"no latency": pods.New("3"), "no slots": quick("x", "")} {
 		if got, wants, err := wantedLatency(t, p); wants || err != nil {
 			t.Errorf("%s: %+v, %v, %v; want nothing", name, got, wants, err)
 		}

@@ -11,11 +11,12 @@ import (
 	"github.com/tandem-gpu/tandem/pkg/api/v1alpha1"
 	"github.com/tandem-gpu/tandem/pkg/placement"
 	"github.com/tandem-gpu/tandem/pkg/vgpu"
+	"github.com/tandem-gpu/tandem/test/pods"
 )
 
 // rated returns a pod of a profile that wants a rate.
 func rated(rate string, limits ...string) *v1.Pod {
-	p := annotated(pod(limits...), v1alpha1.AnnotationRate, rate)
+	p := pods.Annotated(pods.New(limits...), v1alpha1.AnnotationRate, rate)
 	p.Labels = map[string]string{v1alpha1.LabelProfile: "bert"}
 	return p
 }
@@ -46,7 +47,7 @@ func TestWantedRate(t *testing.T) {
 	if got, _, err := wanted(t, limited); err != nil || !cmp.Equal(got.Models, []string{"A100", "T4"}) {
 		t.Errorf("models %v, %v", got.Models, err)
 	}
-	for name, p := range map[string]*v1.Pod{"no rate": pod("3"), "no slots": rated("x", "")} {
+	for name, p := range map[string]*v1.Pod{"no rate": pods.New("3"), "no slots": rated("x", "")} {
 		if got, wants, err := wanted(t, p); wants || err != nil {
 			t.Errorf("%s: %+v, %v, %v; want nothing", name, got, wants, err)
 		}
@@ -109,14 +110,14 @@ func TestRateMessages(t *testing.T) {
 	if got := RateError(rated("500", "3"), u).Error(); got != want {
 		t.Errorf("too high a rate: %s, want %s", got, want)
 	}
-	models := annotated(pod("3"), v1alpha1.AnnotationModels, "H100,K80")
+	models := pods.Annotated(pods.New("3"), v1alpha1.AnnotationModels, "H100,K80")
 	want = `metadata.annotations[tandem-gpu.io/gpu-models]: "H100,K80" is not legal, the cluster has none of these models ` +
 		`but A100, T4; correct the annotation and the pod is tried again`
 	got, ok := kube.FieldOf(models, vgpu.Refusal{Reason: vgpu.NoAllowedModel, Present: []string{"A100", "T4"}})
 	if !ok || got.Error() != want {
 		t.Errorf("no allowed model: %v, %v, want %s", got, ok, want)
 	}
-	if e, ok := kube.FieldOf(pod("3"), vgpu.Refusal{Reason: vgpu.NoAllowedModel}); ok {
+	if e, ok := kube.FieldOf(pods.New("3"), vgpu.Refusal{Reason: vgpu.NoAllowedModel}); ok {
 		t.Errorf("a pod without the annotation: %v", e)
 	}
 }
@@ -126,7 +127,7 @@ func FuzzModels(f *testing.F) {
 		f.Add(raw)
 	}
 	f.Fuzz(func(t *testing.T, raw string) {
-		r, err := kube.Request(annotated(pod("3"), v1alpha1.AnnotationModels, raw))
+		r, err := kube.Request(pods.Annotated(pods.New("3"), v1alpha1.AnnotationModels, raw))
 		if err == nil && (len(r.Variants) == 0 || r.Validate() != nil) {
 			t.Fatalf("%q is read as %+v: %v", raw, r.Variants, r.Validate())
 		}
