@@ -8,13 +8,9 @@ import (
 	"path/filepath"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
-	"github.com/google/go-cmp/cmp/cmpopts"
-
 	"github.com/tandem-gpu/tandem/internal/simulator/csvtable"
 	"github.com/tandem-gpu/tandem/internal/simulator/traces"
 	"github.com/tandem-gpu/tandem/pkg/vgpu"
-	"github.com/tandem-gpu/tandem/test/drawntable"
 	"github.com/tandem-gpu/tandem/test/must"
 )
 
@@ -82,89 +78,23 @@ func checkMeasured(t testing.TB, tr *File) {
 	}
 }
 
-// checkRead reads data as a format: it is sound, whatever the order of its columns, or a *csvtable.Error that says what
-// is wrong.
-func checkRead(t *testing.T, data []byte, format csvtable.Format) {
-	tr, err := readAs(bytes.NewReader(data), "f.csv", format)
-	if err != nil {
-		var own *csvtable.Error
-		if !errors.As(err, &own) || own.File != "f.csv" || own.Value == "" || own.Legal == "" || own.Line < 0 {
-			t.Fatalf("error %#v", err)
-		}
-		return
-	}
-	checkFile(t, tr)
-	again, err := readAs(bytes.NewReader(drawntable.Reversed(t, data)), "f.csv", format)
-	if err != nil {
-		t.Fatalf("with its columns reversed: %v", err)
-	}
-	for _, tr := range []*File{tr, again} {
-		dropLines(tr)
-	}
-	if diff := cmp.Diff(tr, again, cmpopts.EquateNaNs()); diff != "" {
-		t.Fatalf("with its columns reversed (-want +got):\n%s", diff)
-	}
-}
-
-func dropLines(tr *File) {
-	for i := range tr.Rates {
-		tr.Rates[i].Line = 0
-	}
-	for i := range tr.Steps {
-		tr.Steps[i].Line = 0
-	}
-	for i := range tr.Epochs {
-		tr.Epochs[i].Line = 0
-	}
-	for i := range tr.CoRuns {
-		tr.CoRuns[i].Line = 0
-	}
-	for i := range tr.Solos {
-		tr.Solos[i].Line = 0
-	}
-	for i := range tr.Networks {
-		tr.Networks[i].Line = 0
-	}
-	for i := range tr.Servings {
-		tr.Servings[i].Line = 0
-	}
-	for i := range tr.Deployed {
-		tr.Deployed[i].Line = 0
-	}
-}
-
-// fuzz starts from the example of the format under testdata, from that with one thing broken, and from the corpus under
-// testdata/fuzz.
-func fuzz(f *testing.F, format csvtable.Format) {
-	data, err := os.ReadFile(filepath.Join("testdata", string(format)+".csv"))
-	must.OK(f, err)
-	f.Add(data)
-	f.Add(bytes.ReplaceAll(data, []byte("\n"), []byte("\r\n")))
-	f.Add(append([]byte(csvtable.ByteOrderMark), data...))
-	f.Add(data[:bytes.IndexByte(data, '\n')])
-	for _, value := range []string{"", "-1", "NaN", "1e400", "9223372036854775808", `"`, "a\nb"} {
-		f.Add(bytes.Replace(data, []byte(",1,"), []byte(","+value+","), 1))
-	}
-	f.Fuzz(func(t *testing.T, data []byte) { checkRead(t, data, format) })
-}
-
-func FuzzGavelScaling(f *testing.F)     { fuzz(f, GavelThroughputs) }
-func FuzzGavelIsolated(f *testing.F)    { fuzz(f, GavelPairs) }
-func FuzzPolluxPlacements(f *testing.F) { fuzz(f, PolluxPlacementTimes) }
-func FuzzPolluxScaling(f *testing.F)    { fuzz(f, PolluxScalingTimes) }
-func FuzzPolluxEpochs(f *testing.F)     { fuzz(f, PolluxValidation) }
-func FuzzLucidPairs(f *testing.F)       { fuzz(f, LucidPairs) }
-func FuzzLucidSingles(f *testing.F)     { fuzz(f, LucidSingles) }
-func FuzzIgniterPairs(f *testing.F)     { fuzz(f, IgniterPairs) }
-func FuzzIgniterCurves(f *testing.F)    { fuzz(f, IgniterCurves) }
-func FuzzTandemPairs(f *testing.F)      { fuzz(f, TandemPairs) }
-func FuzzTandemSingles(f *testing.F)    { fuzz(f, TandemSingles) }
-func FuzzGPUMemNet(f *testing.F)        { fuzz(f, GPUMemNetFeatures) }
-func FuzzGlet(f *testing.F)             { fuzz(f, GletUtilisation) }
-func FuzzMISO(f *testing.F)             { fuzz(f, MISOSlices) }
-func FuzzMuxServe(f *testing.F)         { fuzz(f, MuxServeLatencies) }
-func FuzzParvaProfile(f *testing.F)     { fuzz(f, ParvaProfile) }
-func FuzzParvaDeployment(f *testing.F)  { fuzz(f, ParvaDeployment) }
+func FuzzGavelScaling(f *testing.F)     { drawn.Fuzz(f, GavelThroughputs) }
+func FuzzGavelIsolated(f *testing.F)    { drawn.Fuzz(f, GavelPairs) }
+func FuzzPolluxPlacements(f *testing.F) { drawn.Fuzz(f, PolluxPlacementTimes) }
+func FuzzPolluxScaling(f *testing.F)    { drawn.Fuzz(f, PolluxScalingTimes) }
+func FuzzPolluxEpochs(f *testing.F)     { drawn.Fuzz(f, PolluxValidation) }
+func FuzzLucidPairs(f *testing.F)       { drawn.Fuzz(f, LucidPairs) }
+func FuzzLucidSingles(f *testing.F)     { drawn.Fuzz(f, LucidSingles) }
+func FuzzIgniterPairs(f *testing.F)     { drawn.Fuzz(f, IgniterPairs) }
+func FuzzIgniterCurves(f *testing.F)    { drawn.Fuzz(f, IgniterCurves) }
+func FuzzTandemPairs(f *testing.F)      { drawn.Fuzz(f, TandemPairs) }
+func FuzzTandemSingles(f *testing.F)    { drawn.Fuzz(f, TandemSingles) }
+func FuzzGPUMemNet(f *testing.F)        { drawn.Fuzz(f, GPUMemNetFeatures) }
+func FuzzGlet(f *testing.F)             { drawn.Fuzz(f, GletUtilisation) }
+func FuzzMISO(f *testing.F)             { drawn.Fuzz(f, MISOSlices) }
+func FuzzMuxServe(f *testing.F)         { drawn.Fuzz(f, MuxServeLatencies) }
+func FuzzParvaProfile(f *testing.F)     { drawn.Fuzz(f, ParvaProfile) }
+func FuzzParvaDeployment(f *testing.F)  { drawn.Fuzz(f, ParvaDeployment) }
 
 // FuzzRead reads bytes in any format, also those of traces.
 func FuzzRead(f *testing.F) {

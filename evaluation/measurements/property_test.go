@@ -21,10 +21,12 @@ func negative(c drawntable.Column) drawntable.Column {
 
 // drawn draws tables of each format, and reads them.
 var drawn = &drawntable.Reader{
-	Read:   func(r io.Reader, file string) (any, error) { return Read(r, file) },
-	ReadAs: func(r io.Reader, file string, format csvtable.Format) (any, error) { return readAs(r, file, format) },
-	Needs:  func(format csvtable.Format) []string { return csvtable.Find(schemas, format).Needs },
-	Closed: func(format csvtable.Format) bool { return csvtable.Find(schemas, format).Only != nil },
+	Read:     func(r io.Reader, file string) (any, error) { return Read(r, file) },
+	ReadAs:   func(r io.Reader, file string, format csvtable.Format) (any, error) { return readAs(r, file, format) },
+	Needs:    func(format csvtable.Format) []string { return csvtable.Find(schemas, format).Needs },
+	Closed:   func(format csvtable.Format) bool { return csvtable.Find(schemas, format).Only != nil },
+	Check:    func(t testing.TB, got any) { checkFile(t, got.(*File)) },
+	Describe: func(got any) string { return describe(got.(*File)) },
 	Formats: map[csvtable.Format]map[string]drawntable.Column{
 		GavelThroughputs: {
 			"gpu": drawntable.UniqueNames(), "job": drawntable.Names(), "scale_factor": drawntable.Amount(1, 64), "tput_consolidated_steps_s": drawntable.Decimals(1000),
@@ -106,6 +108,16 @@ func TestAllFormatsAreDrawn(t *testing.T) {
 	}
 }
 
+func TestScripts(t *testing.T)               { drawn.Scripts(t) }
 func TestPropertyColumns(t *testing.T)       { drawn.Columns(t) }
 func TestPropertyBrokenField(t *testing.T)   { drawn.BrokenField(t) }
 func TestPropertyMissingColumn(t *testing.T) { drawn.MissingColumn(t) }
+
+// readAs reads a file of one format.
+func readAs(r io.Reader, file string, format csvtable.Format) (*File, error) {
+	t, err := csvtable.New(r, file)
+	if err != nil {
+		return nil, err
+	}
+	return read(t, csvtable.Find(schemas, format))
+}

@@ -41,6 +41,9 @@ type Reader struct {
 	// Read reads a file of any format, ReadAs one of a format.
 	Read   func(io.Reader, string) (any, error)
 	ReadAs func(io.Reader, string, csvtable.Format) (any, error)
+	// Check holds what was read to what its types promise, and Describe writes it for scripts.
+	Check    func(testing.TB, any)
+	Describe func(any) string
 }
 
 // Unique is a column of numbers of which each row has another.

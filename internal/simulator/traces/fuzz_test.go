@@ -8,12 +8,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
-	"github.com/google/go-cmp/cmp/cmpopts"
-
 	"github.com/tandem-gpu/tandem/internal/simulator/csvtable"
 	"github.com/tandem-gpu/tandem/pkg/vgpu"
-	"github.com/tandem-gpu/tandem/test/drawntable"
 	"github.com/tandem-gpu/tandem/test/must"
 )
 
@@ -60,62 +56,14 @@ func checkTimes(t testing.TB, j *Job) {
 	}
 }
 
-// checkRead reads data as a format: it is a sound trace, whatever the order of its columns, or a *csvtable.Error that says what
-// is wrong.
-func checkRead(t *testing.T, data []byte, format csvtable.Format) {
-	tr, err := readAs(bytes.NewReader(data), "f.csv", format)
-	if err != nil {
-		var own *csvtable.Error
-		if !errors.As(err, &own) || own.File != "f.csv" || own.Value == "" || own.Legal == "" || own.Line < 0 {
-			t.Fatalf("error %#v", err)
-		}
-		return
-	}
-	checkTrace(t, tr)
-	again, err := readAs(bytes.NewReader(drawntable.Reversed(t, data)), "f.csv", format)
-	if err != nil {
-		t.Fatalf("with its columns reversed: %v", err)
-	}
-	for _, tr := range []*Trace{tr, again} {
-		dropLines(tr)
-	}
-	if diff := cmp.Diff(tr, again, cmpopts.EquateNaNs()); diff != "" {
-		t.Fatalf("with its columns reversed (-want +got):\n%s", diff)
-	}
-}
-
-func dropLines(tr *Trace) {
-	for i := range tr.Hosts {
-		tr.Hosts[i].Line = 0
-	}
-	for i := range tr.Jobs {
-		tr.Jobs[i].Line = 0
-	}
-}
-
-// fuzz starts from the example of the format under testdata, from that with one thing broken, and from the corpus under
-// testdata/fuzz.
-func fuzz(f *testing.F, format csvtable.Format) {
-	data, err := os.ReadFile(filepath.Join("testdata", string(format)+".csv"))
-	must.OK(f, err)
-	f.Add(data)
-	f.Add(bytes.ReplaceAll(data, []byte("\n"), []byte("\r\n")))
-	f.Add(append([]byte(csvtable.ByteOrderMark), data...))
-	f.Add(data[:bytes.IndexByte(data, '\n')])
-	for _, value := range []string{"", "-1", "NaN", "1e400", "9223372036854775808", `"`, "a\nb"} {
-		f.Add(bytes.Replace(data, []byte(",1,"), []byte(","+value+","), 1))
-	}
-	f.Fuzz(func(t *testing.T, data []byte) { checkRead(t, data, format) })
-}
-
-func FuzzJobs(f *testing.F)       { fuzz(f, JobList) }
-func FuzzOpenbNodes(f *testing.F) { fuzz(f, OpenbNodeList) }
-func FuzzOpenbPods(f *testing.F)  { fuzz(f, OpenbPodList) }
-func FuzzGavelJobs(f *testing.F)  { fuzz(f, GavelTrace) }
-func FuzzPhillyJobs(f *testing.F) { fuzz(f, PhillyTrace) }
-func FuzzPolluxJobs(f *testing.F) { fuzz(f, PolluxWorkload) }
-func FuzzMuriJobs(f *testing.F)   { fuzz(f, MuriTrace) }
-func FuzzDLRMJobs(f *testing.F)   { fuzz(f, DLRMTrace) }
+func FuzzJobs(f *testing.F)       { drawn.Fuzz(f, JobList) }
+func FuzzOpenbNodes(f *testing.F) { drawn.Fuzz(f, OpenbNodeList) }
+func FuzzOpenbPods(f *testing.F)  { drawn.Fuzz(f, OpenbPodList) }
+func FuzzGavelJobs(f *testing.F)  { drawn.Fuzz(f, GavelTrace) }
+func FuzzPhillyJobs(f *testing.F) { drawn.Fuzz(f, PhillyTrace) }
+func FuzzPolluxJobs(f *testing.F) { drawn.Fuzz(f, PolluxWorkload) }
+func FuzzMuriJobs(f *testing.F)   { drawn.Fuzz(f, MuriTrace) }
+func FuzzDLRMJobs(f *testing.F)   { drawn.Fuzz(f, DLRMTrace) }
 
 // FuzzRead reads bytes in any format.
 func FuzzRead(f *testing.F) {

@@ -20,10 +20,12 @@ func negative(c drawntable.Column) drawntable.Column {
 
 // drawn draws tables of each format, and reads them.
 var drawn = &drawntable.Reader{
-	Read:   func(r io.Reader, file string) (any, error) { return Read(r, file) },
-	ReadAs: func(r io.Reader, file string, format csvtable.Format) (any, error) { return readAs(r, file, format) },
-	Needs:  func(format csvtable.Format) []string { return csvtable.Find(schemas, format).Needs },
-	Closed: func(format csvtable.Format) bool { return csvtable.Find(schemas, format).Only != nil },
+	Read:     func(r io.Reader, file string) (any, error) { return Read(r, file) },
+	ReadAs:   func(r io.Reader, file string, format csvtable.Format) (any, error) { return readAs(r, file, format) },
+	Needs:    func(format csvtable.Format) []string { return csvtable.Find(schemas, format).Needs },
+	Closed:   func(format csvtable.Format) bool { return csvtable.Find(schemas, format).Only != nil },
+	Check:    func(t testing.TB, got any) { checkTrace(t, got.(*Trace)) },
+	Describe: func(got any) string { return describe(got.(*Trace)) },
 	Formats: map[csvtable.Format]map[string]drawntable.Column{
 		JobList: {
 			"name": drawntable.UniqueNames(), "submitted": drawntable.Decimals(1e6), "gpus": drawntable.OneOf("0.25", "1", "8"), "namespace": drawntable.Names(),
@@ -69,6 +71,7 @@ func TestAllFormatsAreDrawn(t *testing.T) {
 	}
 }
 
+func TestScripts(t *testing.T)               { drawn.Scripts(t) }
 func TestPropertyColumns(t *testing.T)       { drawn.Columns(t) }
 func TestPropertyBrokenField(t *testing.T)   { drawn.BrokenField(t) }
 func TestPropertyMissingColumn(t *testing.T) { drawn.MissingColumn(t) }
