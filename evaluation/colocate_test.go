@@ -8,6 +8,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/tandem-gpu/tandem/internal/simulator/command"
+	"github.com/tandem-gpu/tandem/test/golden"
 )
 
 // colocating is the small tables under testdata, in the layout of Lucid.
@@ -19,9 +20,9 @@ func colocating(more ...string) []string {
 }
 
 func TestColocate(t *testing.T) {
-	golden(t, "help_colocate.txt", succeed(t, "colocate", "--help"))
-	golden(t, "colocate.txt", succeed(t, colocating("--policy", "fifo,horus-2,horus-3,least-loaded-3,lucid,oracle")...))
-	golden(t, "colocate.json", succeed(t, colocating("--policy", "lucid,oracle", "--configurations", "5", "-o", "json")...))
+	golden.Text(t, "help_colocate.txt", succeed(t, "colocate", "--help"))
+	golden.Text(t, "colocate.txt", succeed(t, colocating("--policy", "fifo,horus-2,horus-3,least-loaded-3,lucid,oracle")...))
+	golden.Text(t, "colocate.json", succeed(t, colocating("--policy", "lucid,oracle", "--configurations", "5", "-o", "json")...))
 	out := succeed(t, colocating("-o", "json")...)
 	for _, policy := range []string{"fifo", "horus-2", "horus-3", "least-loaded-3", "lucid", "linear-hinge-0.8", "oracle", "tandem", "tandem-measured"} {
 		if !strings.Contains(out, fmt.Sprintf("\"policy\": %q", policy)) {

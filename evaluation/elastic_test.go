@@ -9,6 +9,7 @@ import (
 
 	"github.com/tandem-gpu/tandem/evaluation/gangs"
 	"github.com/tandem-gpu/tandem/internal/simulator/command"
+	"github.com/tandem-gpu/tandem/test/golden"
 )
 
 func elasticArgs(more ...string) []string {
@@ -22,10 +23,10 @@ func muriArgs(more ...string) []string {
 
 func TestElastic(t *testing.T) {
 	help := succeed(t, "elastic", "--help")
-	golden(t, "help_elastic.txt", help)
-	golden(t, "elastic.txt", succeed(t, elasticArgs()...))
-	golden(t, "elastic.json", succeed(t, elasticArgs("--policy", "kubernetes,goodput", "--load", "0.5,2", "--cost", "oak=90s", "-o", "json")...))
-	golden(t, "elastic_muri.txt", succeed(t, muriArgs("--policy", "static,elastic-kubeflow,elastic-fifo,goodput", "--load", "0.5,2", "--jobs", "4")...))
+	golden.Text(t, "help_elastic.txt", help)
+	golden.Text(t, "elastic.txt", succeed(t, elasticArgs()...))
+	golden.Text(t, "elastic.json", succeed(t, elasticArgs("--policy", "kubernetes,goodput", "--load", "0.5,2", "--cost", "oak=90s", "-o", "json")...))
+	golden.Text(t, "elastic_muri.txt", succeed(t, muriArgs("--policy", "static,elastic-kubeflow,elastic-fifo,goodput", "--load", "0.5,2", "--jobs", "4")...))
 	out := succeed(t, elasticArgs("-o", "json")...)
 	for _, policy := range gangs.ElasticPolicies() {
 		if !strings.Contains(out, fmt.Sprintf("\"policy\": %q", policy)) {

@@ -13,7 +13,9 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/tandem-gpu/tandem/internal/simulator/command"
+	"github.com/tandem-gpu/tandem/test/golden"
 	"github.com/tandem-gpu/tandem/test/must"
+	"github.com/tandem-gpu/tandem/test/published"
 )
 
 // networks writes n networks of which the parameters rise by a factor from row to row, and what their training uses of a
@@ -51,18 +53,18 @@ func testCurves() []string {
 }
 
 func TestFitHelp(t *testing.T) {
-	golden(t, "help_fit.txt", succeed(t, "fit"))
-	golden(t, "help_fit_features.txt", succeed(t, "fit", "features", "--help"))
-	golden(t, "help_fit_curves.txt", succeed(t, "fit", "curves", "--help"))
+	golden.Text(t, "help_fit.txt", succeed(t, "fit"))
+	golden.Text(t, "help_fit_features.txt", succeed(t, "fit", "features", "--help"))
+	golden.Text(t, "help_fit_curves.txt", succeed(t, "fit", "curves", "--help"))
 }
 
 func TestFitFeatures(t *testing.T) {
 	path := networks(t, 150)
 	profiles := file(t, "singles.csv", singles)
 	args := []string{"fit", "features", "--features", path, "--hold-out-fifth", "1-3"}
-	golden(t, "fit_features.txt", succeed(t, args...))
+	golden.Text(t, "fit_features.txt", succeed(t, args...))
 	args = append(args, "--profiles", profiles)
-	golden(t, "fit_features.go.txt", succeed(t, append(args, "-o", "go", "--date", "2026-01-31")...))
+	golden.Text(t, "fit_features.go.txt", succeed(t, append(args, "-o", "go", "--date", "2026-01-31")...))
 	out := succeed(t, append(args, "-o", "json")...)
 	var got struct {
 		Results []struct {
@@ -90,9 +92,9 @@ func TestFitFeatures(t *testing.T) {
 
 func TestFitCurves(t *testing.T) {
 	args := append([]string{"fit", "curves"}, testCurves()...)
-	golden(t, "fit_curves.txt", succeed(t, args...))
-	golden(t, "fit_curves.json", succeed(t, append(args, "-o", "json")...))
-	golden(t, "fit_curves.go.txt", succeed(t, append(args, "-o", "go")...))
+	golden.Text(t, "fit_curves.txt", succeed(t, args...))
+	golden.Text(t, "fit_curves.json", succeed(t, append(args, "-o", "json")...))
+	golden.Text(t, "fit_curves.go.txt", succeed(t, append(args, "-o", "go")...))
 }
 
 func TestFitBadInput(t *testing.T) {
@@ -140,10 +142,7 @@ func TestFitBadInput(t *testing.T) {
 
 // TestFitWritesWhatIsShipped: the commands print the files that are shipped, byte by byte.
 func TestFitWritesWhatIsShipped(t *testing.T) {
-	dir := os.Getenv("TANDEM_DATA")
-	if dir == "" {
-		t.Skip("TANDEM_DATA is not set: it names the folder of the published traces (docs/experiments.md)")
-	}
+	dir := published.Data(t)
 	for name, files := range map[string][]string{
 		"features_fitted.go": {
 			"features", "--features", "gpumemnet/mlp_train_features_util.csv", "--profiles", "lucid/single_data.csv",

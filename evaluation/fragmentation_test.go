@@ -8,6 +8,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/tandem-gpu/tandem/pkg/placement"
+	"github.com/tandem-gpu/tandem/test/golden"
 )
 
 // trace is the small cluster and its pods under testdata.
@@ -17,8 +18,8 @@ func fragmentation(more ...string) []string { return append(trace[:len(trace):le
 
 func TestFragmentation(t *testing.T) {
 	args := fragmentation("--no-timing", "--seeds", "1-3", "--policy", "fgd,packed,random")
-	golden(t, "fragmentation.json", succeed(t, append(args, "-o", "json")...))
-	golden(t, "fragmentation.txt", succeed(t, args...))
+	golden.Text(t, "fragmentation.json", succeed(t, append(args, "-o", "json")...))
+	golden.Text(t, "fragmentation.txt", succeed(t, args...))
 }
 
 // TestFragmentationKeys holds the JSON to its keys: all policies, the loads, and a time per run unless it is not wanted.

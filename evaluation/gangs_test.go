@@ -11,6 +11,7 @@ import (
 
 	"github.com/tandem-gpu/tandem/evaluation/gangs"
 	"github.com/tandem-gpu/tandem/internal/simulator/command"
+	"github.com/tandem-gpu/tandem/test/golden"
 	"github.com/tandem-gpu/tandem/test/must"
 )
 
@@ -23,9 +24,9 @@ func gangArgs(more ...string) []string {
 }
 
 func TestGangs(t *testing.T) {
-	golden(t, "help_gangs.txt", succeed(t, "gangs", "--help"))
-	golden(t, "gangs.txt", succeed(t, gangArgs("--policy", "kubernetes,gang,dragon,tiresias")...))
-	golden(t, "gangs.json", succeed(t, gangArgs("--policy", "kubernetes,dragon", "--load", "0.5,2", "--interval", "30s", "--restart", "0s", "-o", "json")...))
+	golden.Text(t, "help_gangs.txt", succeed(t, "gangs", "--help"))
+	golden.Text(t, "gangs.txt", succeed(t, gangArgs("--policy", "kubernetes,gang,dragon,tiresias")...))
+	golden.Text(t, "gangs.json", succeed(t, gangArgs("--policy", "kubernetes,dragon", "--load", "0.5,2", "--interval", "30s", "--restart", "0s", "-o", "json")...))
 	out := succeed(t, gangArgs("-o", "json")...)
 	for _, policy := range gangs.Policies() {
 		if !strings.Contains(out, fmt.Sprintf("\"policy\": %q", policy)) {

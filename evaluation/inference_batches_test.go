@@ -1,6 +1,10 @@
 package main
 
-import "testing"
+import (
+	"testing"
+
+	"github.com/tandem-gpu/tandem/test/golden"
+)
 
 // batches returns a file with what a model reaches on a whole GPU and on a part of one.
 func batches(t *testing.T) string {
@@ -11,9 +15,9 @@ func batches(t *testing.T) string {
 }
 
 func TestInferenceBatches(t *testing.T) {
-	golden(t, "help_inference_batches.txt", succeed(t, "inference-batches", "--help"))
-	golden(t, "inference_batches.txt", succeed(t, "inference-batches", "--profile", batches(t)))
-	golden(t, "inference_batches.json", succeed(t, "inference-batches", "--profile", batches(t), "-o", "json"))
+	golden.Text(t, "help_inference_batches.txt", succeed(t, "inference-batches", "--help"))
+	golden.Text(t, "inference_batches.txt", succeed(t, "inference-batches", "--profile", batches(t)))
+	golden.Text(t, "inference_batches.json", succeed(t, "inference-batches", "--profile", batches(t), "-o", "json"))
 }
 
 func TestInferenceBatchesBadInput(t *testing.T) {

@@ -7,14 +7,15 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/tandem-gpu/tandem/internal/simulator/command"
+	"github.com/tandem-gpu/tandem/test/golden"
 )
 
 func TestInferenceSplit(t *testing.T) {
-	golden(t, "help_inference_split.txt", succeed(t, "inference-split", "--help"))
+	golden.Text(t, "help_inference_split.txt", succeed(t, "inference-split", "--help"))
 	args := []string{"inference-split", "--mix", "4:1", "--busy", "0.3,0.6", "--requests", "20000"}
 	out := succeed(t, args...)
-	golden(t, "inference_split.txt", out)
-	golden(t, "inference_split.json", succeed(t, append(args, "-o", "json")...))
+	golden.Text(t, "inference_split.txt", out)
+	golden.Text(t, "inference_split.json", succeed(t, append(args, "-o", "json")...))
 	if diff := cmp.Diff(out, succeed(t, append(args, "--seed", "1")...)); diff != "" {
 		t.Errorf("the same seed (-want +got):\n%s", diff)
 	}

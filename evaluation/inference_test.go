@@ -6,6 +6,8 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/tandem-gpu/tandem/test/golden"
 )
 
 // minutes returns a file with a load of so many minutes, with a jump in each quarter of an hour.
@@ -41,10 +43,10 @@ func serve(t *testing.T, more ...string) []string {
 }
 
 func TestInference(t *testing.T) {
-	golden(t, "help_inference.txt", succeed(t, "inference", "--help"))
+	golden.Text(t, "help_inference.txt", succeed(t, "inference", "--help"))
 	out := succeed(t, serve(t)...)
-	golden(t, "inference.txt", out)
-	golden(t, "inference.json", succeed(t, serve(t, "-o", "json")...))
+	golden.Text(t, "inference.txt", out)
+	golden.Text(t, "inference.json", succeed(t, serve(t, "-o", "json")...))
 	same := file(t, "times.csv", "timestamp_anon,value,container_ip\n1,25000,a\n")
 	if diff := cmp.Diff(out, succeed(t, serve(t, "--load-times", same)...)); diff != "" {
 		t.Errorf("with load times that are as declared (-want +got):\n%s", diff)

@@ -9,6 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/tandem-gpu/tandem/internal/simulator/command"
+	"github.com/tandem-gpu/tandem/test/golden"
 )
 
 // predicting is the small tables under testdata, in the layout of Lucid.
@@ -19,10 +20,10 @@ func predicting(more ...string) []string {
 }
 
 func TestInterference(t *testing.T) {
-	golden(t, "help_interference.txt", succeed(t, "interference", "--help"))
-	golden(t, "interference.txt", succeed(t, predicting("--model", "none,constant,hinge")...))
+	golden.Text(t, "help_interference.txt", succeed(t, "interference", "--help"))
+	golden.Text(t, "interference.txt", succeed(t, predicting("--model", "none,constant,hinge")...))
 	held := []string{"--hold-out", "all", "--observe", "0,1,2", "--seeds", "1-3", "-o", "json"}
-	golden(t, "interference.json", succeed(t, predicting(append(held, "--model", "constant,linear-hinge")...)...))
+	golden.Text(t, "interference.json", succeed(t, predicting(append(held, "--model", "constant,linear-hinge")...)...))
 	held = predicting(held...)
 	out := succeed(t, held...)
 	for _, model := range []string{"constant", "default", "hinge", "linear-hinge", "none", "rank1", "table", "util-sum"} {
@@ -39,7 +40,7 @@ func TestInterference(t *testing.T) {
 func TestInterferenceByGPU(t *testing.T) {
 	args := []string{"--model", "constant", "--observe", "0,2", "--hold-out", "Oak,Yew", "--seeds", "1,2", "--observed", "held-out"}
 	out := succeed(t, append([]string{"interference", "--pairs", "testdata/interference_gavel.csv"}, args...)...)
-	golden(t, "interference_gavel.txt", out)
+	golden.Text(t, "interference_gavel.txt", out)
 	both := succeed(t, append(predicting("testdata/interference_gavel.csv"), args...)...)
 	if !strings.Contains(both, "gavel-pairs on slow: 14 pairs, 1 more do not fit in memory, 1 more of other measurements") ||
 		!strings.Contains(both, "lucid-pairs on rtx3090: 40 pairs") {

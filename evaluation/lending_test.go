@@ -4,6 +4,8 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/tandem-gpu/tandem/test/golden"
 )
 
 // lend plays a small mix: half an hour, of which the last 20 minutes count.
@@ -17,10 +19,10 @@ func lend(t *testing.T, more ...string) []string {
 }
 
 func TestLending(t *testing.T) {
-	golden(t, "help_lending.txt", succeed(t, "lending", "--help"))
+	golden.Text(t, "help_lending.txt", succeed(t, "lending", "--help"))
 	out := succeed(t, lend(t)...)
-	golden(t, "lending.txt", out)
-	golden(t, "lending.json", succeed(t, lend(t, "--load", "2", "-o", "json")...))
+	golden.Text(t, "lending.txt", out)
+	golden.Text(t, "lending.json", succeed(t, lend(t, "--load", "2", "-o", "json")...))
 	if diff := cmp.Diff(out, succeed(t, lend(t, "--shares", "100,20,40")...)); diff != "" {
 		t.Errorf("the same once more, shares in another order (-first +second):\n%s", diff)
 	}

@@ -2,7 +2,6 @@ package main
 
 import (
 	"bytes"
-	"flag"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -11,10 +10,9 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/tandem-gpu/tandem/test/golden"
 	"github.com/tandem-gpu/tandem/test/must"
 )
-
-var update = flag.Bool("update", false, "write the golden files")
 
 // progress is the line that a run of several seconds prints now and then: a loaded machine prints some, an idle one none.
 var progress = regexp.MustCompile(`(?m)^[\d.]+ of \d+ runs done after \S+\n`)
@@ -36,19 +34,6 @@ func succeed(t *testing.T, args ...string) string {
 	return out
 }
 
-func golden(t *testing.T, name, got string) {
-	t.Helper()
-	path := filepath.Join("testdata", name)
-	if *update {
-		must.OK(t, os.WriteFile(path, []byte(got), 0o644))
-	}
-	want, err := os.ReadFile(path)
-	must.OK(t, err)
-	if diff := cmp.Diff(string(want), got); diff != "" {
-		t.Errorf("%s (-want +got):\n%s", name, diff)
-	}
-}
-
 // file writes a file of a test and returns its path.
 func file(t *testing.T, name, content string) string {
 	t.Helper()
@@ -58,11 +43,11 @@ func file(t *testing.T, name, content string) string {
 }
 
 func TestHelp(t *testing.T) {
-	golden(t, "help.txt", succeed(t))
+	golden.Text(t, "help.txt", succeed(t))
 	if diff := cmp.Diff(succeed(t), succeed(t, "--help")); diff != "" {
 		t.Errorf("with --help (-without +with):\n%s", diff)
 	}
 	for _, name := range []string{"draw", "fragmentation"} {
-		golden(t, "help_"+name+".txt", succeed(t, name, "--help"))
+		golden.Text(t, "help_"+name+".txt", succeed(t, name, "--help"))
 	}
 }

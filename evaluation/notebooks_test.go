@@ -4,13 +4,15 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/tandem-gpu/tandem/test/golden"
 )
 
 func TestNotebooks(t *testing.T) {
-	golden(t, "help_notebooks.txt", succeed(t, "notebooks", "--help"))
+	golden.Text(t, "help_notebooks.txt", succeed(t, "notebooks", "--help"))
 	out := succeed(t, "notebooks", "--bursts", "20")
-	golden(t, "notebooks.txt", out)
-	golden(t, "notebooks.json", succeed(t, "notebooks", "--bursts", "20", "--duty", "0.3", "-o", "json"))
+	golden.Text(t, "notebooks.txt", out)
+	golden.Text(t, "notebooks.json", succeed(t, "notebooks", "--bursts", "20", "--duty", "0.3", "-o", "json"))
 	if diff := cmp.Diff(out, succeed(t, "notebooks", "--bursts", "20")); diff != "" {
 		t.Errorf("the same once more (-first +second):\n%s", diff)
 	}

@@ -11,6 +11,7 @@ import (
 	"github.com/tandem-gpu/tandem/evaluation/results"
 	"github.com/tandem-gpu/tandem/internal/simulator/command"
 	"github.com/tandem-gpu/tandem/pkg/sim"
+	"github.com/tandem-gpu/tandem/test/golden"
 )
 
 // urgent is the small traces under testdata, in the layouts of Philly and of openb.
@@ -29,11 +30,11 @@ func classes(more ...string) []string {
 }
 
 func TestPreemption(t *testing.T) {
-	golden(t, "help_preemption.txt", succeed(t, "preemption", "--help"))
-	golden(t, "preemption.txt", succeed(t, urgent()...))
-	golden(t, "preemption_classes.txt", succeed(t, classes("--checkpoint", "5m", "--grace", "0s")...))
+	golden.Text(t, "help_preemption.txt", succeed(t, "preemption", "--help"))
+	golden.Text(t, "preemption.txt", succeed(t, urgent()...))
+	golden.Text(t, "preemption_classes.txt", succeed(t, classes("--checkpoint", "5m", "--grace", "0s")...))
 	out := succeed(t, urgent("--policy", "tandem", "-o", "json")...)
-	golden(t, "preemption.json", out)
+	golden.Text(t, "preemption.json", out)
 	if diff := cmp.Diff(out, succeed(t, urgent("--policy", "tandem", "-o", "json")...)); diff != "" {
 		t.Errorf("the same once more (-first +second):\n%s", diff)
 	}

@@ -7,6 +7,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/tandem-gpu/tandem/internal/simulator/command"
+	"github.com/tandem-gpu/tandem/test/golden"
 )
 
 // rates is the small table under testdata.
@@ -16,10 +17,10 @@ func rates(more ...string) []string {
 }
 
 func TestRates(t *testing.T) {
-	golden(t, "help_rates.txt", succeed(t, "rates", "--help"))
-	golden(t, "rates.txt", succeed(t, rates("--cluster", "k80=8,v100=8")...))
+	golden.Text(t, "help_rates.txt", succeed(t, "rates", "--help"))
+	golden.Text(t, "rates.txt", succeed(t, rates("--cluster", "k80=8,v100=8")...))
 	out := succeed(t, rates("--prices", "k80=1,v100=5", "-o", "json")...)
-	golden(t, "rates.json", out)
+	golden.Text(t, "rates.json", out)
 	if diff := cmp.Diff(out, succeed(t, rates("--prices", "v100=5.000,k80=1", "-o", "json", "--cluster", "v100=36,k80=36")...)); diff != "" {
 		t.Errorf("the same in another order (-want +got):\n%s", diff)
 	}

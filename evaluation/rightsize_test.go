@@ -13,7 +13,9 @@ import (
 
 	"github.com/tandem-gpu/tandem/evaluation/results"
 	"github.com/tandem-gpu/tandem/internal/simulator/command"
+	"github.com/tandem-gpu/tandem/test/golden"
 	"github.com/tandem-gpu/tandem/test/must"
+	"github.com/tandem-gpu/tandem/test/published"
 )
 
 // rightsize is the small tables under testdata. Their set 1 is a model that runs on any instance beside one that needs at
@@ -32,10 +34,10 @@ const (
 )
 
 func TestRightsize(t *testing.T) {
-	golden(t, "help_rightsize.txt", succeed(t, "rightsize", "--help"))
-	golden(t, "rightsize.txt", succeed(t, rightsize()...))
+	golden.Text(t, "help_rightsize.txt", succeed(t, "rightsize", "--help"))
+	golden.Text(t, "rightsize.txt", succeed(t, rightsize()...))
 	out := succeed(t, rightsize("--set", "2,1", "--deployment", "1="+deployment1, "-o", "json")...)
-	golden(t, "rightsize.json", out)
+	golden.Text(t, "rightsize.json", out)
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
 	if diff := cmp.Diff(out, succeed(t, rightsize("--set", "2,1", "--deployment", "1="+deployment1, "-o", "json")...)); diff != "" {
 		t.Errorf("on one processor (-want +got):\n%s", diff)
@@ -65,7 +67,7 @@ func TestRightsizeViolated(t *testing.T) {
 	if code != command.Failed || errs != "evaluation: 4 violations: assertions do not hold\n" {
 		t.Errorf("ends with %d, says %q", code, errs)
 	}
-	golden(t, "rightsize_violated.txt", out)
+	golden.Text(t, "rightsize_violated.txt", out)
 	code, out, errs = evaluate(append(args, "-o", "json")...)
 	if code != command.Failed || strings.Count(errs, "violated: set 3, published, ") != 4 || !json.Valid([]byte(out)) {
 		t.Errorf("ends with %d, says %q, prints %s", code, errs, out)
@@ -135,10 +137,7 @@ func TestRightsizeBadInput(t *testing.T) {
 // TestPublishedRightsize: ParvaGPU's sets need no more GPUs than its own deployments, which keep what was asked as well. The
 // fewest that any deployment can have are 2, 3, 5 and 12.
 func TestPublishedRightsize(t *testing.T) {
-	data := os.Getenv("TANDEM_DATA")
-	if data == "" {
-		t.Skip("TANDEM_DATA is not set: it names the folder of the published traces (docs/experiments.md)")
-	}
+	data := published.Data(t)
 	in := func(name string) string { return filepath.Join(data, "parvagpu", name) }
 	args := []string{
 		"rightsize", "--profile", in("a100_mig_mps_profile.csv"), "--latency", in("SLO_latency.csv"), "--rates", in("SLO_req_rate.csv"),

@@ -5,16 +5,17 @@ import (
 	"testing"
 
 	"github.com/tandem-gpu/tandem/internal/simulator/command"
+	"github.com/tandem-gpu/tandem/test/golden"
 )
 
 func TestScore(t *testing.T) {
-	golden(t, "help_score.txt", succeed(t, "score"))
-	golden(t, "help_score_curves.txt", succeed(t, "score", "curves", "--help"))
-	golden(t, "help_score_features.txt", succeed(t, "score", "features", "--help"))
+	golden.Text(t, "help_score.txt", succeed(t, "score"))
+	golden.Text(t, "help_score_curves.txt", succeed(t, "score", "curves", "--help"))
+	golden.Text(t, "help_score_features.txt", succeed(t, "score", "features", "--help"))
 	curves := []string{"score", "curves", "--curves", "testdata/fit_miso.csv"}
-	golden(t, "score_curves.txt", succeed(t, curves...))
-	golden(t, "score_curves.json", succeed(t, append(curves, "-o", "json")...))
-	golden(t, "score_features.txt", succeed(t, "score", "features", "--features", networks(t, 20)))
+	golden.Text(t, "score_curves.txt", succeed(t, curves...))
+	golden.Text(t, "score_curves.json", succeed(t, append(curves, "-o", "json")...))
+	golden.Text(t, "score_features.txt", succeed(t, "score", "features", "--features", networks(t, 20)))
 }
 
 func TestScoreBadInput(t *testing.T) {

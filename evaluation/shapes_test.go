@@ -5,11 +5,12 @@ import (
 	"testing"
 
 	"github.com/tandem-gpu/tandem/evaluation/results"
+	"github.com/tandem-gpu/tandem/test/golden"
 )
 
 func TestShapes(t *testing.T) {
 	args := []string{"shapes", "--shapes", "10-11", "--seeds", "1", "--policy", "packed,spread"}
-	golden(t, "shapes.txt", succeed(t, args...))
+	golden.Text(t, "shapes.txt", succeed(t, args...))
 	var got results.Shapes
 	if err := json.Unmarshal([]byte(succeed(t, append(args, "--sort", "flows", "-o", "json")...)), &got); err != nil {
 		t.Fatal(err)

@@ -3,7 +3,6 @@ package main
 import (
 	"bytes"
 	"encoding/json"
-	"flag"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -16,10 +15,9 @@ import (
 	"github.com/tandem-gpu/tandem/internal/cluster/snapshotjson"
 	"github.com/tandem-gpu/tandem/internal/simulator/command"
 	"github.com/tandem-gpu/tandem/pkg/snapshot"
+	"github.com/tandem-gpu/tandem/test/golden"
 	"github.com/tandem-gpu/tandem/test/must"
 )
-
-var update = flag.Bool("update", false, "write the golden files")
 
 // progress is the line that a run of several seconds prints now and then: a loaded machine prints some, an idle one none.
 var progress = regexp.MustCompile(`(?m)^[\d.]+ of \d+ runs done after \S+\n`)
@@ -41,19 +39,6 @@ func succeed(t *testing.T, args ...string) string {
 	return out
 }
 
-func golden(t *testing.T, name, got string) {
-	t.Helper()
-	path := filepath.Join("testdata", name)
-	if *update {
-		must.OK(t, os.WriteFile(path, []byte(got), 0o644))
-	}
-	want, err := os.ReadFile(path)
-	must.OK(t, err)
-	if diff := cmp.Diff(string(want), got); diff != "" {
-		t.Errorf("%s (-want +got):\n%s", name, diff)
-	}
-}
-
 // file writes a file of a test and returns its path.
 func file(t *testing.T, name, content string) string {
 	t.Helper()
@@ -63,12 +48,12 @@ func file(t *testing.T, name, content string) string {
 }
 
 func TestHelp(t *testing.T) {
-	golden(t, "help.txt", succeed(t))
+	golden.Text(t, "help.txt", succeed(t))
 	if diff := cmp.Diff(succeed(t), succeed(t, "--help")); diff != "" {
 		t.Errorf("with --help (-without +with):\n%s", diff)
 	}
 	for _, name := range []string{"run", "map", "snapshot"} {
-		golden(t, "help_"+name+".txt", succeed(t, name, "--help"))
+		golden.Text(t, "help_"+name+".txt", succeed(t, name, "--help"))
 	}
 }
 
@@ -94,19 +79,19 @@ func TestSameBytes(t *testing.T) {
 }
 
 func TestRun(t *testing.T) {
-	golden(t, "scenario.json", succeed(t, "run", "testdata/scenario.yaml", "-o", "json"))
-	golden(t, "scenario.txt", succeed(t, "run", "testdata/scenario.yaml"))
+	golden.Text(t, "scenario.json", succeed(t, "run", "testdata/scenario.yaml", "-o", "json"))
+	golden.Text(t, "scenario.txt", succeed(t, "run", "testdata/scenario.yaml"))
 }
 
 func TestMap(t *testing.T) {
-	golden(t, "map.json", succeed(t, "map", "testdata/scenario.yaml", "--at", "20m", "-o", "json"))
-	golden(t, "map.txt", succeed(t, "map", "testdata/scenario.yaml", "--at", "20m", "--policy", "packed", "--seed", "2"))
+	golden.Text(t, "map.json", succeed(t, "map", "testdata/scenario.yaml", "--at", "20m", "-o", "json"))
+	golden.Text(t, "map.txt", succeed(t, "map", "testdata/scenario.yaml", "--at", "20m", "--policy", "packed", "--seed", "2"))
 }
 
 // TestSnapshot: what is written can be read, and has the moment of the flag.
 func TestSnapshot(t *testing.T) {
 	raw := succeed(t, "snapshot", "testdata/scenario.yaml", "--at", "20m", "--policy", "packed", "--seed", "2")
-	golden(t, "snapshot.json", raw)
+	golden.Text(t, "snapshot.json", raw)
 	s, err := snapshotjson.Read([]byte(raw))
 	must.OK(t, err)
 	if s.Source != snapshot.FromSimulator || s.At.Unix() != 20*60 || len(s.Nodes) == 0 {
@@ -120,10 +105,10 @@ func TestFailedAssertions(t *testing.T) {
 	if code != command.Failed {
 		t.Errorf("ends with %d, want %d", code, command.Failed)
 	}
-	golden(t, "failing.txt", out)
-	golden(t, "failing.stderr.txt", errs)
+	golden.Text(t, "failing.txt", out)
+	golden.Text(t, "failing.stderr.txt", errs)
 	_, out, errs = simulate("run", "testdata/failing.yaml", "-o", "json") // whose output may go to a file
-	golden(t, "failing.json.stderr.txt", errs)
+	golden.Text(t, "failing.json.stderr.txt", errs)
 	if !json.Valid([]byte(out)) {
 		t.Errorf("stdout is no JSON:\n%s", out)
 	}

@@ -1,37 +1,15 @@
 package results_test
 
 import (
-	"bytes"
-	"flag"
 	"io"
-	"os"
-	"path/filepath"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/tandem-gpu/tandem/evaluation/results"
 	"github.com/tandem-gpu/tandem/internal/simulator/report"
-	"github.com/tandem-gpu/tandem/test/must"
+	"github.com/tandem-gpu/tandem/test/golden"
 )
-
-var update = flag.Bool("update", false, "write the golden files")
-
-// golden compares what was written with a file under testdata.
-func golden(t *testing.T, name string, write func(io.Writer) error) {
-	t.Helper()
-	var b bytes.Buffer
-	must.OK(t, write(&b))
-	path := filepath.Join("testdata", name)
-	if *update {
-		must.OK(t, os.WriteFile(path, b.Bytes(), 0o644))
-	}
-	want, err := os.ReadFile(path)
-	must.OK(t, err)
-	if diff := cmp.Diff(string(want), b.String()); diff != "" {
-		t.Errorf("%s (-want +got):\n%s", name, diff)
-	}
-}
 
 func fragmentation() results.Fragmentation {
 	took := 0.412
@@ -54,13 +32,13 @@ func fragmentation() results.Fragmentation {
 
 func TestFragmentation(t *testing.T) {
 	f := fragmentation()
-	golden(t, "fragmentation.json", func(w io.Writer) error { return report.JSON(w, f) })
-	golden(t, "fragmentation.txt", f.Table)
+	golden.Written(t, "fragmentation.json", func(w io.Writer) error { return report.JSON(w, f) })
+	golden.Written(t, "fragmentation.txt", f.Table)
 	for i := range f.Results {
 		f.Results[i].SecondsPerRun = nil
 	}
-	golden(t, "fragmentation_no_timing.json", func(w io.Writer) error { return report.JSON(w, f) })
-	golden(t, "fragmentation_no_timing.txt", f.Table)
+	golden.Written(t, "fragmentation_no_timing.json", func(w io.Writer) error { return report.JSON(w, f) })
+	golden.Written(t, "fragmentation_no_timing.txt", f.Table)
 }
 
 func TestByLoadAt(t *testing.T) {

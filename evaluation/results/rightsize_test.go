@@ -8,6 +8,7 @@ import (
 
 	"github.com/tandem-gpu/tandem/evaluation/results"
 	"github.com/tandem-gpu/tandem/internal/simulator/report"
+	"github.com/tandem-gpu/tandem/test/golden"
 )
 
 func rightsize() *results.Rightsize {
@@ -39,8 +40,8 @@ func rightsize() *results.Rightsize {
 
 func TestRightsize(t *testing.T) {
 	r := rightsize()
-	golden(t, "rightsize.json", func(w io.Writer) error { return report.JSON(w, r) })
-	golden(t, "rightsize.txt", r.Table)
+	golden.Written(t, "rightsize.json", func(w io.Writer) error { return report.JSON(w, r) })
+	golden.Written(t, "rightsize.txt", r.Table)
 	want := []string{
 		"set 5, tandem, vgg: the fastest batch takes 5ms, above 4.5ms", "set 5, published, GPU 1/3: it is full", "set 5, tandem: 14 GPUs",
 	}

@@ -7,6 +7,7 @@ import (
 
 	"github.com/tandem-gpu/tandem/internal/simulator/report"
 	"github.com/tandem-gpu/tandem/pkg/vgpu"
+	"github.com/tandem-gpu/tandem/test/golden"
 )
 
 func slice(from, to vgpu.Slots, pod string, held bool) vgpu.MapSlice {
@@ -34,8 +35,8 @@ func TestMap(t *testing.T) {
 			Pod: "default/train", UID: "t0", Members: 8, Slots: 80, SinceSeconds: 90, Reason: "needs 8 × 1 GPU in one rack; no rack is that large",
 		}},
 	}}
-	golden(t, "map.txt", m.Table)
-	golden(t, "map.json", func(w io.Writer) error { return report.JSON(w, m) })
+	golden.Written(t, "map.txt", m.Table)
+	golden.Written(t, "map.json", func(w io.Writer) error { return report.JSON(w, m) })
 	var b strings.Builder
 	if err := m.Table(&b); err != nil {
 		t.Fatal(err)
@@ -77,8 +78,8 @@ func TestScenario(t *testing.T) {
 			{Assertion: "finished_pods: at least 100: fails, it is 0", Policy: "random", Seed: 42},
 		},
 	}
-	golden(t, "scenario.txt", s.Table)
-	golden(t, "scenario.json", func(w io.Writer) error { return report.JSON(w, s) })
+	golden.Written(t, "scenario.txt", s.Table)
+	golden.Written(t, "scenario.json", func(w io.Writer) error { return report.JSON(w, s) })
 	s.Checks = nil
-	golden(t, "scenario_unchecked.txt", s.Table)
+	golden.Written(t, "scenario_unchecked.txt", s.Table)
 }
