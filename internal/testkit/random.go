@@ -232,13 +232,13 @@ func RandomMix(t *rapid.T) *fragmentation.Mix {
 // Shuffled returns a cluster with the same devices, pods and holds, given in a drawn order.
 func Shuffled(t *rapid.T, c *vgpu.Cluster) *vgpu.Cluster {
 	nodes := make([]*vgpu.Node, 0, len(c.Nodes()))
-	for _, old := range permuted(t, c.Nodes()) {
-		n, err := vgpu.NewNode(old.Name(), permuted(t, old.Devices()))
+	for _, old := range Permuted(t, c.Nodes()) {
+		n, err := vgpu.NewNode(old.Name(), Permuted(t, old.Devices()))
 		must.OK(t, err)
-		for _, a := range permuted(t, old.Assignments()) {
+		for _, a := range Permuted(t, old.Assignments()) {
 			must.OK(t, n.Add(a))
 		}
-		for _, h := range permuted(t, old.Holds()) {
+		for _, h := range Permuted(t, old.Holds()) {
 			must.OK(t, n.Hold(h))
 		}
 		n.SetRoom(old.Room())
@@ -249,9 +249,19 @@ func Shuffled(t *rapid.T, c *vgpu.Cluster) *vgpu.Cluster {
 	return shuffled
 }
 
-func permuted[T any](t *rapid.T, list []T) []T {
+// Permuted returns a list in an order that is drawn.
+func Permuted[T any](t *rapid.T, list []T) []T {
 	if len(list) == 0 {
 		return nil
 	}
 	return rapid.Permutation(list).Draw(t, "order")
+}
+
+// Ordinals returns the numbers from 0 to n-1.
+func Ordinals(n int) []int {
+	list := make([]int, n)
+	for i := range list {
+		list[i] = i
+	}
+	return list
 }

@@ -8,6 +8,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
 
+	"github.com/tandem-gpu/tandem/internal/testkit"
 	"github.com/tandem-gpu/tandem/pkg/gang"
 	"github.com/tandem-gpu/tandem/pkg/vgpu"
 	"github.com/tandem-gpu/tandem/test/must"
@@ -113,11 +114,11 @@ func TestOrderLaw(t *testing.T) {
 		s, g, cfg := drawn(t)
 		want := mustPlace(t, &s.Cluster, g, cfg)
 		other := *g
-		other.Members, other.Placed = permuted(t, g.Members), permuted(t, g.Placed)
+		other.Members, other.Placed = testkit.Permuted(t, g.Members), testkit.Permuted(t, g.Placed)
 		c := s.Cluster
 		c.Levels = nil
 		for _, l := range s.Levels {
-			order := permuted(t, ordinals(len(l.Names)))
+			order := testkit.Permuted(t, testkit.Ordinals(len(l.Names)))
 			next := gang.Level{Key: l.Key, Names: make([]string, len(l.Names))}
 			for old, now := range order {
 				next.Names[now] = "x-" + l.Names[old]
@@ -142,21 +143,6 @@ func TestOrderLaw(t *testing.T) {
 			t.Fatalf("refused %v, in another order %v", want.Refused, got.Refused)
 		}
 	})
-}
-
-func ordinals(n int) []int {
-	list := make([]int, n)
-	for i := range list {
-		list[i] = i
-	}
-	return list
-}
-
-func permuted[T any](t *rapid.T, list []T) []T {
-	if len(list) == 0 {
-		return nil
-	}
-	return rapid.Permutation(list).Draw(t, "order")
 }
 
 // TestDrainProperty: the room of a drain is free, in the ledgers and on the hosts, once its blockers and no other pods

@@ -328,8 +328,8 @@ func (s *site) shuffled(t *rapid.T) *site {
 	o.Nodes = o.cluster.Nodes()
 	want := *s.want
 	o.want = &want
-	want.Members, want.Placed = permuted(t, s.want.Members), permuted(t, s.want.Placed)
-	gangs, budgets := permuted(t, ordinals(len(s.who.Gangs))), permuted(t, ordinals(len(s.who.Budgets)))
+	want.Members, want.Placed = testkit.Permuted(t, s.want.Members), testkit.Permuted(t, s.want.Placed)
+	gangs, budgets := testkit.Permuted(t, testkit.Ordinals(len(s.who.Gangs))), testkit.Permuted(t, testkit.Ordinals(len(s.who.Budgets)))
 	o.who = preemption.Candidates{}
 	for _, g := range gangs {
 		o.who.Gangs = append(o.who.Gangs, s.who.Gangs[g])
@@ -337,7 +337,7 @@ func (s *site) shuffled(t *rapid.T) *site {
 	for _, b := range budgets {
 		o.who.Budgets = append(o.who.Budgets, s.who.Budgets[b])
 	}
-	for _, p := range permuted(t, s.who.Pods) {
+	for _, p := range testkit.Permuted(t, s.who.Pods) {
 		if p.Gang >= 0 {
 			p.Gang = slices.Index(gangs, p.Gang)
 		}
@@ -349,19 +349,4 @@ func (s *site) shuffled(t *rapid.T) *site {
 		o.who.Pods = append(o.who.Pods, p)
 	}
 	return &o
-}
-
-func ordinals(n int) []int {
-	list := make([]int, n)
-	for i := range list {
-		list[i] = i
-	}
-	return list
-}
-
-func permuted[T any](t *rapid.T, list []T) []T {
-	if len(list) == 0 {
-		return nil
-	}
-	return rapid.Permutation(list).Draw(t, "order")
 }
