@@ -27,13 +27,7 @@ func gangConfiguration(args string) []byte {
 
 func gpuGangArgs(t *testing.T, c *schedulerconfig.KubeSchedulerConfiguration) *config.GPUGangArgs {
 	t.Helper()
-	for _, p := range c.Profiles[0].PluginConfig {
-		if p.Name == "GPUGang" {
-			return p.Args.(*config.GPUGangArgs)
-		}
-	}
-	t.Fatal("the profile has no arguments for GPUGang")
-	return nil
+	return argsOf[config.GPUGangArgs](t, c, "GPUGang")
 }
 
 func TestDecodeGang(t *testing.T) {

@@ -26,13 +26,7 @@ func preemptConfiguration(args string) []byte {
 
 func gpuPreemptArgs(t *testing.T, c *schedulerconfig.KubeSchedulerConfiguration) *config.GPUPreemptArgs {
 	t.Helper()
-	for _, p := range c.Profiles[0].PluginConfig {
-		if p.Name == "GPUPreempt" {
-			return p.Args.(*config.GPUPreemptArgs)
-		}
-	}
-	t.Fatal("the profile has no arguments for GPUPreempt")
-	return nil
+	return argsOf[config.GPUPreemptArgs](t, c, "GPUPreempt")
 }
 
 func TestDecodePreempt(t *testing.T) {

@@ -43,15 +43,21 @@ func decode(t *testing.T, raw []byte) (*schedulerconfig.KubeSchedulerConfigurati
 	return obj.(*schedulerconfig.KubeSchedulerConfiguration), nil
 }
 
-func gpuShareArgs(t *testing.T, c *schedulerconfig.KubeSchedulerConfiguration) *config.GPUShareArgs {
+// argsOf returns the arguments of a plugin in the first profile.
+func argsOf[T any](t *testing.T, c *schedulerconfig.KubeSchedulerConfiguration, plugin string) *T {
 	t.Helper()
 	for _, p := range c.Profiles[0].PluginConfig {
-		if p.Name == "GPUShare" {
-			return p.Args.(*config.GPUShareArgs)
+		if p.Name == plugin {
+			return any(p.Args).(*T)
 		}
 	}
-	t.Fatal("the profile has no arguments for GPUShare")
+	t.Fatalf("the profile has no arguments for %s", plugin)
 	return nil
+}
+
+func gpuShareArgs(t *testing.T, c *schedulerconfig.KubeSchedulerConfiguration) *config.GPUShareArgs {
+	t.Helper()
+	return argsOf[config.GPUShareArgs](t, c, "GPUShare")
 }
 
 // with returns the defaults with a change.
