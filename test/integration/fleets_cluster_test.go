@@ -25,6 +25,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/cache"
 	toolswatch "k8s.io/client-go/tools/watch"
 
@@ -159,17 +160,26 @@ func (c *fleetCluster) answer(w http.ResponseWriter, r *http.Request) {
 // startReplicas does what Kubernetes does with Deployments: each has as many ready endpoints behind the Service of its name as it has replicas.
 func (c *fleetCluster) startReplicas(t *testing.T) {
 	t.Helper()
+	eachDeployment(t, c.admin, c.serve)
+}
+
+// eachDeployment calls a function with all Deployments again and again until the test ends.
+func eachDeployment(t *testing.T, admin kubernetes.Interface, do func(context.Context, *appsv1.Deployment)) {
+	t.Helper()
 	ctx, cancel := context.WithCancel(life(t))
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
 		for ctx.Err() == nil {
-			if list, err := c.admin.AppsV1().Deployments("").List(ctx, metav1.ListOptions{}); err == nil {
+			if list, err := admin.AppsV1().Deployments("").List(ctx, metav1.ListOptions{}); err == nil {
 				for i := range list.Items {
-					c.serve(ctx, &list.Items[i])
+					do(ctx, &list.Items[i])
 				}
 			}
-			time.Sleep(100 * time.Millisecond)
+			select {
+			case <-ctx.Done():
+			case <-time.After(100 * time.Millisecond):
+			}
 		}
 	}()
 	t.Cleanup(func() { cancel(); <-done })
@@ -177,14 +187,21 @@ func (c *fleetCluster) startReplicas(t *testing.T) {
 
 // serve makes the endpoints of a Deployment. An error is not told: the next round tries again.
 func (c *fleetCluster) serve(ctx context.Context, d *appsv1.Deployment) {
+	publish(ctx, c.admin, d, slices.Repeat([]bool{true}, int(*d.Spec.Replicas)))
+}
+
+// publish makes the endpoints of a Deployment's Service: those of its replicas that serve.
+func publish(ctx context.Context, admin kubernetes.Interface, d *appsv1.Deployment, serves []bool) {
 	want := &discoveryv1.EndpointSlice{
 		ObjectMeta:  metav1.ObjectMeta{Namespace: d.Namespace, Name: d.Name, Labels: map[string]string{discoveryv1.LabelServiceName: d.Name}},
 		AddressType: discoveryv1.AddressTypeIPv4, Endpoints: []discoveryv1.Endpoint{},
 	}
-	for i := range int(*d.Spec.Replicas) {
-		want.Endpoints = append(want.Endpoints, discoveryv1.Endpoint{Addresses: []string{fmt.Sprintf("198.51.100.%d", i+1)}, Conditions: discoveryv1.EndpointConditions{Ready: new(true)}})
+	for i, ok := range serves {
+		if ok {
+			want.Endpoints = append(want.Endpoints, discoveryv1.Endpoint{Addresses: []string{fmt.Sprintf("198.51.100.%d", i+1)}, Conditions: discoveryv1.EndpointConditions{Ready: new(true)}})
+		}
 	}
-	api := c.admin.DiscoveryV1().EndpointSlices(d.Namespace)
+	api := admin.DiscoveryV1().EndpointSlices(d.Namespace)
 	switch now, err := api.Get(ctx, d.Name, metav1.GetOptions{}); {
 	case apierrors.IsNotFound(err):
 		_, _ = api.Create(ctx, want, metav1.CreateOptions{})

@@ -22,14 +22,13 @@ import (
 	"k8s.io/klog/v2"
 	"k8s.io/kubernetes/pkg/controller/job"
 	"k8s.io/kubernetes/pkg/controller/scheduling/podgroupprotection"
-	"sigs.k8s.io/kustomize/api/krusty"
-	"sigs.k8s.io/kustomize/kyaml/filesys"
 
 	"github.com/tandem-gpu/tandem/internal/cluster/membership"
 	"github.com/tandem-gpu/tandem/internal/sandbox"
 	"github.com/tandem-gpu/tandem/pkg/api/v1alpha1"
 	"github.com/tandem-gpu/tandem/pkg/plugins/gpugang"
 	"github.com/tandem-gpu/tandem/pkg/plugins/gpupreempt"
+	"github.com/tandem-gpu/tandem/test/cluster"
 	"github.com/tandem-gpu/tandem/test/fakecluster"
 	"github.com/tandem-gpu/tandem/test/must"
 )
@@ -132,22 +131,11 @@ func (c *gangCluster) createNodes(t *testing.T, gpus []int) {
 // install applies deploy/, without what would run in pods, and the CRDs of the mode.
 func (c *gangCluster) install(t *testing.T) {
 	t.Helper()
-	root, err := sandbox.Root()
+	_, err := cluster.Apply(t.Context(), c.plane, "deploy")
 	must.OK(t, err)
-	built, err := krusty.MakeKustomizer(krusty.MakeDefaultOptions()).Run(filesys.MakeFsOnDisk(), filepath.Join(root, "deploy"))
-	must.OK(t, err)
-	var manifests bytes.Buffer
-	for _, r := range built.Resources() {
-		if r.GetKind() != "Deployment" && r.GetKind() != "DaemonSet" {
-			fmt.Fprintf(&manifests, "---\n%s\n", r.MustYaml())
-		}
-	}
 	for _, file := range c.crds {
-		raw, err := os.ReadFile(filepath.Join(root, file))
-		must.OK(t, err)
-		fmt.Fprintf(&manifests, "---\n%s\n", raw)
+		c.applyFile(t, file)
 	}
-	c.plane.ApplyForTest(t.Context(), t, manifests.String())
 }
 
 // label gives a node the labels of a kubelet and of its rack.

@@ -13,7 +13,6 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	v1 "k8s.io/api/core/v1"
-	discoveryv1 "k8s.io/api/discovery/v1"
 	schedulingv1 "k8s.io/api/scheduling/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -109,48 +108,22 @@ func (c *lendingCluster) answerRate(w http.ResponseWriter, _ *http.Request) {
 // Service of its name.
 func (c *lendingCluster) startDeployments(t *testing.T) {
 	t.Helper()
-	ctx, cancel := context.WithCancel(life(t))
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		for ctx.Err() == nil {
-			if list, err := c.admin.AppsV1().Deployments("").List(ctx, metav1.ListOptions{}); err == nil {
-				for i := range list.Items {
-					c.host(ctx, &list.Items[i])
-				}
-			}
-			select {
-			case <-ctx.Done():
-			case <-time.After(100 * time.Millisecond):
-			}
-		}
-	}()
-	t.Cleanup(func() { cancel(); <-done })
+	eachDeployment(t, c.admin, c.host)
 }
 
 // host makes the pods and the endpoints of a Deployment. An error is not told: the next round tries again.
 func (c *lendingCluster) host(ctx context.Context, d *appsv1.Deployment) {
-	slice := &discoveryv1.EndpointSlice{
-		ObjectMeta:  metav1.ObjectMeta{Namespace: d.Namespace, Name: d.Name, Labels: map[string]string{discoveryv1.LabelServiceName: d.Name}},
-		AddressType: discoveryv1.AddressTypeIPv4, Endpoints: []discoveryv1.Endpoint{},
-	}
-	for i := range int(*d.Spec.Replicas) {
+	serves := make([]bool, *d.Spec.Replicas)
+	for i := range serves {
 		pod, err := c.admin.CoreV1().Pods(d.Namespace).Get(ctx, fmt.Sprintf("%s-%d", d.Name, i), metav1.GetOptions{})
 		if apierrors.IsNotFound(err) {
 			pod = &v1.Pod{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("%s-%d", d.Name, i), Labels: d.Spec.Template.Labels}, Spec: d.Spec.Template.Spec}
 			_, _ = c.admin.CoreV1().Pods(d.Namespace).Create(ctx, pod, metav1.CreateOptions{})
-		} else if err == nil && pod.Status.Phase == v1.PodRunning {
-			slice.Endpoints = append(slice.Endpoints, discoveryv1.Endpoint{Addresses: []string{fmt.Sprintf("198.51.100.%d", i+1)}, Conditions: discoveryv1.EndpointConditions{Ready: new(true)}})
+		} else {
+			serves[i] = err == nil && pod.Status.Phase == v1.PodRunning
 		}
 	}
-	api := c.admin.DiscoveryV1().EndpointSlices(d.Namespace)
-	switch now, err := api.Get(ctx, d.Name, metav1.GetOptions{}); {
-	case apierrors.IsNotFound(err):
-		_, _ = api.Create(ctx, slice, metav1.CreateOptions{})
-	case err == nil && len(now.Endpoints) != len(slice.Endpoints):
-		now.Endpoints = slice.Endpoints
-		_, _ = api.Update(ctx, now, metav1.UpdateOptions{})
-	}
+	publish(ctx, c.admin, d, serves)
 }
 
 // beginFleet makes a fleet of one or two replicas, with a whole GPU each and a priority above that of jobs, and waits until one serves. A replica serves 45

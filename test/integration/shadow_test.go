@@ -2,10 +2,8 @@ package integration
 
 import (
 	"context"
-	"crypto/tls"
 	"encoding/json"
 	"fmt"
-	"io"
 	"net/http"
 	"os"
 	"os/exec"
@@ -213,21 +211,7 @@ func (c *shadowCluster) finish(t *testing.T, name string) {
 
 // ask asks for the report with a token, "" for none.
 func (c *shadowCluster) ask(ctx context.Context, token, query string) (int, string, error) {
-	r, err := http.NewRequestWithContext(ctx, http.MethodGet, fmt.Sprintf("https://127.0.0.1:%d/report%s", c.port, query), nil)
-	if err != nil {
-		return 0, "", err
-	}
-	if token != "" {
-		r.Header.Set("Authorization", "Bearer "+token)
-	}
-	client := &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}} // its own certificate
-	answer, err := client.Do(r)
-	if err != nil {
-		return 0, "", err
-	}
-	defer answer.Body.Close()
-	body, err := io.ReadAll(answer.Body)
-	return answer.StatusCode, string(body), err
+	return askWith(ctx, token, fmt.Sprintf("https://127.0.0.1:%d/report%s", c.port, query))
 }
 
 // awaitReport waits for a report.

@@ -180,14 +180,19 @@ func (c *snapshotCluster) get(t *testing.T, token string, want int) (body string
 }
 
 func (c *snapshotCluster) ask(ctx context.Context, token string) (int, string, error) {
-	r, err := http.NewRequestWithContext(ctx, http.MethodGet, fmt.Sprintf("https://127.0.0.1:%d/snapshot", c.port), nil)
+	return askWith(ctx, token, fmt.Sprintf("https://127.0.0.1:%d/snapshot", c.port))
+}
+
+// askWith asks a program, which has a certificate of its own, with a token, "" for none.
+func askWith(ctx context.Context, token, url string) (int, string, error) {
+	r, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
 	if err != nil {
 		return 0, "", err
 	}
 	if token != "" {
 		r.Header.Set("Authorization", "Bearer "+token)
 	}
-	client := &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}} // its own certificate
+	client := &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}}
 	answer, err := client.Do(r)
 	if err != nil {
 		return 0, "", err
