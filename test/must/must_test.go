@@ -2,6 +2,7 @@ package must
 
 import (
 	"errors"
+	"fmt"
 	"testing"
 )
 
@@ -16,8 +17,7 @@ func TestOK(t *testing.T) {
 	if OK(&e, nil); e.with != nil {
 		t.Errorf("without an error the test ends with %v", e.with)
 	}
-	broken := errors.New("broken")
-	if OK(&e, broken); len(e.with) != 1 || e.with[0] != broken {
+	if OK(&e, errors.New("broken")); fmt.Sprint(e.with) != "[broken]" {
 		t.Errorf("the test ends with %v, want the error", e.with)
 	}
 }
