@@ -20,7 +20,8 @@ mkdir -p bin/tests
 commit=$(git rev-parse --short HEAD 2>/dev/null || echo none)
 
 # Those that take minutes begin first: at the end nothing would run beside them.
-longest=(./test/integration ./test/deploy ./internal/release/chart ./internal/agent/mps ./internal/agent/deviceplugin ./test/faults ./test/differential ./test/gangs)
+longest=(./test/integration ./test/deploy ./test/faults ./internal/agent/mps ./internal/agent/deviceplugin ./internal/release/chart ./test/gangs
+	./test/differential ./pkg/shadow ./test/gpu)
 packages=$(go list -- "$@")
 if [[ $* == ./... ]]; then
 	packages=$(printf '%s\n' $(go list -- "${longest[@]}") $packages | awk '!seen[$0]++')
@@ -32,10 +33,10 @@ go_test() {
 	local name=$1 list=$2 events=bin/tests/$1.json
 	shift 2
 	[[ -n $list ]] || return 0
-	# Twice as many packages at once as there are cores: tests of processes mostly wait.
+	# Three times as many packages at once as there are cores: tests of processes mostly wait, for their turn to start an API server too.
 	gotestsum --format=pkgname --format-hide-empty-pkg --format-icons=text --hide-summary=skipped --jsonfile="$events" \
 		--rerun-fails=1 --rerun-fails-max-failures=10 --rerun-fails-run-root-test --rerun-fails-abort-on-data-race \
-		--packages="$(tr '\n' ' ' <<<"$list")" -- -p $((2 * $(nproc))) "$@" ${flags[@]+"${flags[@]}"} || status=1
+		--packages="$(tr '\n' ' ' <<<"$list")" -- -p $((3 * $(nproc))) "$@" ${flags[@]+"${flags[@]}"} || status=1
 	go run ./test/flakes add "$events" bin/tests/flakes "$cache/flakes" "$commit"
 	gotestsum tool slowest --threshold 20s --jsonfile "$events" | sed 's/^/slow: /'
 }

@@ -18,7 +18,10 @@ import (
 func build(t *testing.T, flags ...string) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), libraryName)
-	args := append([]string{"-shared", "-fPIC", "-o", path, filepath.Join("testdata", "libcuda.c")}, flags...)
+	source := filepath.Join("testdata", "libcuda.c")
+	_, err := os.Stat(source) // so that Go's test cache knows of the file
+	must.OK(t, err)
+	args := append([]string{"-shared", "-fPIC", "-o", path, source}, flags...)
 	if out, err := exec.Command("cc", args...).CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}
