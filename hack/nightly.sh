@@ -31,7 +31,7 @@ declare -A stages=(
 	[lint]="make lint"
 	[generated]="make verify"
 	[demo]="make demo"
-	[tests]="TANDEM_PLAYS=all make test TEST_FLAGS='-count=1 -shuffle=on'"
+	[tests]="TANDEM_PLAYS=all make test TEST_FLAGS='-count=1 -shuffle=on -timeout=2h'"
 	[properties]="make properties CASES=10000 HISTORIES=2000"
 	[race]="make race"
 	[faults]="make faults"
