@@ -20,6 +20,8 @@ for program in scheduler controller controller-fastclock shadow activator device
 	name=${program/device-plugin/agent}
 	if ! cmp -s "bin/test/.new/$program" "bin/test/$name"; then
 		cp "bin/test/.new/$program" "bin/test/.$name"
+		# Go's test cache goes by size and time: the same bytes have the same time again when a change is taken back.
+		touch -d "@$((16#$(sha256sum <"bin/test/.$name" | cut -c1-7)))" "bin/test/.$name"
 		mv "bin/test/.$name" "bin/test/$name" # a test that runs the former one keeps it
 	fi
 done
