@@ -5,7 +5,7 @@
 #   STAGES="e2e race" hack/nightly.sh
 #   FRESH=1 hack/nightly.sh         forget what has passed on this commit
 #
-# The table at the end has each stage, how it ended and how long it took. The whole output of a stage is in a file beside it.
+# The table at the end has each stage, how it ended and how long it took. The gate is passed when every stage is. The whole output of a stage is in a file beside it.
 set -uo pipefail
 cd "$(dirname "$0")/.."
 
@@ -67,7 +67,8 @@ done
 failed=0
 printf '\n%-12s %-16s %8s   %s\n' stage result took output
 for stage in "${order[@]}"; do
-	IFS=$'\t' read -r end took <"$state/$stage.result" 2>/dev/null || { end="not run" took=-; }
+	end="not run" took=-
+	[[ ! -s $state/$stage.result ]] || IFS=$'\t' read -r end took <"$state/$stage.result"
 	printf '%-12s %-16s %8s   %s\n' "$stage" "$end" "$took" "$state/$stage.log"
 	[[ $end == passed ]] || failed=1
 done
