@@ -38,7 +38,7 @@ func reservePorts(n int) (ports []int, giveUp func(), err error) {
 	return ports, giveUp, nil
 }
 
-// bindAny returns a socket that is bound to a port of loopback that nobody has.
+// bindAny returns a socket that is bound to a free port of loopback.
 func bindAny() (socket, port int, err error) {
 	socket, err = syscall.Socket(syscall.AF_INET, syscall.SOCK_STREAM|syscall.SOCK_CLOEXEC, 0)
 	if err != nil {

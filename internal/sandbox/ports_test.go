@@ -26,7 +26,8 @@ func only(t *testing.T, port int) int {
 	return socket
 }
 
-// Nobody gets a reserved port who does not ask for it by number, neither to listen nor to connect from.
+// The kernel gives a reserved port only to a program that asks for its number. A program that takes any port never gets it,
+// whether it listens or connects.
 func TestReservedPortsGoToNobodyByChance(t *testing.T) {
 	ports, giveUp, err := reservePorts(2)
 	must.OK(t, err)

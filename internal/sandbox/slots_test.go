@@ -129,7 +129,7 @@ func TestWaitForASlotEndsWithItsContext(t *testing.T) {
 func TestPlaysHolder(t *testing.T) {
 	dir := os.Getenv(slotsVariable)
 	if dir == "" {
-		t.Skip("other tests run it in a process of its own")
+		t.Skip("it is the program that other tests of this package start as a second process, and no test by itself")
 	}
 	s := slots{dir: dir, count: 2, progress: io.Discard}
 	lines := bufio.NewScanner(os.Stdin)

@@ -110,7 +110,7 @@ func TestUpdates(t *testing.T) {
 	})
 }
 
-// Typed and dynamic clients see the same, discovery names it, and what is not served is not found.
+// Typed and dynamic clients see the same objects. Discovery lists the resources that are served, and a request for another one gets NotFound.
 func TestResources(t *testing.T) {
 	inBubble(t, func(s scene) {
 		s.pod("a", "")

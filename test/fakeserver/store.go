@@ -231,7 +231,7 @@ func ending(u *unstructured.Unstructured) bool {
 	return seconds != nil && *seconds > 0
 }
 
-// delete removes an object, or marks it where somebody has to do something before.
+// delete removes an object. If the object has finalizers or a grace period, delete only sets its deletionTimestamp.
 func (s *Server) delete(c *call) ([]byte, error) {
 	old, err := s.get(c)
 	if err != nil {

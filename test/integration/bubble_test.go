@@ -73,6 +73,7 @@ func setGates(t *testing.T, mode gangMode) {
 }
 
 // poll asks when all that runs has come to rest, for the patience of the bubble. It asks less often for what comes late.
+// The pauses are on the bubble's clock, where they cost no time.
 func (w inBubble) poll(_ *testing.T, ask func() (bool, string)) error {
 	began := time.Now()
 	for deadline := began.Add(bubble.Patience); ; time.Sleep(min(pollEvery+time.Since(began)/20, time.Second)) {

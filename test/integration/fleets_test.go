@@ -113,7 +113,7 @@ func fleetKilled(t *testing.T, s *fleetScene) {
 	})
 }
 
-// foreign is the highest weight that somebody else writes.
+// foreign is the highest weight that the other writer of the route sets.
 const foreign = 6
 
 // fleetConflicts: somebody changes the route all the time. Nothing that they write is lost, and the weights are right when they stop.

@@ -28,7 +28,8 @@ func killedScheduler(t *testing.T, c *gangCluster) {
 	checkLedger(t, c.pods(t), c.gpus)
 }
 
-// halfDeadline is more than a scheduler takes to start: one that starts later takes such a gang to have run, and evicts nobody.
+// halfDeadline is longer than a scheduler takes to start. A scheduler that starts after the deadline assumes that the gang has run, and
+// evicts no member.
 const halfDeadline = "2m0s"
 
 // The scheduler is killed after the first binds of a gang, and no node takes the others any more: when the deadline has passed,
