@@ -11,6 +11,11 @@ if [[ -n $unformatted ]]; then
 	exit 1
 fi
 
+# With -trimpath, clones share what cgo generates, and its lines name the folder of the clone that came first. golangci-lint looks for
+# the sources there. If that clone is gone, it reports generated files too.
+GOFLAGS=$(go env GOFLAGS | sed 's/ *-trimpath//')
+export GOFLAGS
+
 copy=${TANDEM_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/tandem}/lint
 mkdir -p "$copy"
 exec 9>"$copy/.lock"
