@@ -57,13 +57,22 @@ func (c *ControlPlane) Apply(ctx context.Context, manifests []byte) error {
 
 // InstallCRDs applies the manifests of deploy/crds.
 func (c *ControlPlane) InstallCRDs(ctx context.Context) error {
+	crds, err := CustomResourceDefinitions()
+	if err != nil {
+		return fmt.Errorf("install CRDs: %w", err)
+	}
+	return c.Apply(ctx, bytes.Join(crds, []byte("\n---\n")))
+}
+
+// CustomResourceDefinitions returns the manifests of deploy/crds, one in each.
+func CustomResourceDefinitions() ([][]byte, error) {
 	root, err := Root()
 	if err != nil {
-		return err
+		return nil, err
 	}
 	files, err := filepath.Glob(filepath.Join(root, "deploy", "crds", "*.yaml"))
 	if err != nil {
-		return fmt.Errorf("install CRDs: %w", err)
+		return nil, err
 	}
 	crds := make([][]byte, 0, len(files))
 	for _, file := range files {
@@ -72,14 +81,14 @@ func (c *ControlPlane) InstallCRDs(ctx context.Context) error {
 		}
 		crd, err := os.ReadFile(file)
 		if err != nil {
-			return fmt.Errorf("install CRDs: %w", err)
+			return nil, err
 		}
 		crds = append(crds, crd)
 	}
 	if len(crds) == 0 {
-		return fmt.Errorf("install CRDs: no manifests in %s", filepath.Join(root, "deploy", "crds"))
+		return nil, fmt.Errorf("no manifests in %s", filepath.Join(root, "deploy", "crds"))
 	}
-	return c.Apply(ctx, bytes.Join(crds, []byte("\n---\n")))
+	return crds, nil
 }
 
 func (c *ControlPlane) getApplier() (*applier, error) {

@@ -10,6 +10,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/strategicpatch"
 	"k8s.io/client-go/kubernetes/scheme"
@@ -98,9 +99,21 @@ func scaleOf(o *object) ([]byte, error) {
 		n, _, _ := unstructured.NestedInt64(o.Object, part, "replicas")
 		return int32(n)
 	}
+	selector := ""
+	if named, found, _ := unstructured.NestedMap(o.Object, "spec", "selector"); found {
+		var of metav1.LabelSelector
+		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(named, &of); err != nil {
+			return nil, apierrors.NewBadRequest(err.Error())
+		}
+		matches, err := metav1.LabelSelectorAsSelector(&of)
+		if err != nil {
+			return nil, apierrors.NewBadRequest(err.Error())
+		}
+		selector = matches.String()
+	}
 	return json.Marshal(autoscalingv1.Scale{
 		TypeMeta:   metav1.TypeMeta{Kind: "Scale", APIVersion: "autoscaling/v1"},
 		ObjectMeta: metav1.ObjectMeta{Name: o.GetName(), Namespace: o.GetNamespace(), UID: o.GetUID(), ResourceVersion: o.GetResourceVersion()},
-		Spec:       autoscalingv1.ScaleSpec{Replicas: replicas("spec")}, Status: autoscalingv1.ScaleStatus{Replicas: replicas("status")},
+		Spec:       autoscalingv1.ScaleSpec{Replicas: replicas("spec")}, Status: autoscalingv1.ScaleStatus{Replicas: replicas("status"), Selector: selector},
 	})
 }

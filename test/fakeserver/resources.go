@@ -22,18 +22,21 @@ type Resource struct {
 	schema.GroupVersionResource
 	Kind       string
 	Namespaced bool
+	// rules of its objects, nil for none.
+	rules *rules
 }
 
 // kind is how the objects of a resource are.
 type kind struct {
 	name       string
 	namespaced bool
+	rules      *rules
 }
 
 // usual are the versions of groups that every API server has.
 var usual = []schema.GroupVersion{
 	v1.SchemeGroupVersion, {Group: "apps", Version: "v1"}, {Group: "autoscaling", Version: "v2"}, {Group: "batch", Version: "v1"}, {Group: "coordination.k8s.io", Version: "v1"},
-	{Group: "events.k8s.io", Version: "v1"}, {Group: "policy", Version: "v1"}, {Group: "rbac.authorization.k8s.io", Version: "v1"}, {Group: "resource.k8s.io", Version: "v1"},
+	{Group: "discovery.k8s.io", Version: "v1"}, {Group: "events.k8s.io", Version: "v1"}, {Group: "policy", Version: "v1"}, {Group: "rbac.authorization.k8s.io", Version: "v1"}, {Group: "resource.k8s.io", Version: "v1"},
 	{Group: "scheduling.k8s.io", Version: "v1"}, {Group: "storage.k8s.io", Version: "v1"},
 }
 
@@ -57,7 +60,7 @@ func served(more []Resource) map[schema.GroupVersionResource]kind {
 		}
 	}
 	for _, r := range more {
-		kinds[r.GroupVersionResource] = kind{name: r.Kind, namespaced: r.Namespaced}
+		kinds[r.GroupVersionResource] = kind{name: r.Kind, namespaced: r.Namespaced, rules: r.rules}
 	}
 	return kinds
 }

@@ -5,7 +5,7 @@
 //
 // The server does what schedulers and controllers depend on: versions and conflicts, watches from any version, patches, preconditions,
 // finalizers, deletion with a grace period, Bindings, evictions under budgets, priority classes, and the defaults of pods and Jobs.
-// It validates nothing, has no accounts and no garbage collector, and reads no CustomResourceDefinition.
+// It validates the objects of CustomResourceDefinitions alone, and has no accounts and no garbage collector.
 package fakeserver
 
 import (

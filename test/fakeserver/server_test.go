@@ -8,6 +8,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	v1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	schedulingv1 "k8s.io/api/scheduling/v1"
@@ -263,6 +264,69 @@ func TestPriorities(t *testing.T) {
 		p = &v1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "b"}, Spec: v1.PodSpec{PriorityClassName: "none"}}
 		if _, err := s.pods.Create(s.Context(), p, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}}); !apierrors.IsForbidden(err) {
 			s.Errorf("a pod without its class ends with %v", err)
+		}
+	})
+}
+
+const gadgets = `
+apiVersion: apiextensions.k8s.io/v1
+kind: CustomResourceDefinition
+metadata: {name: gadgets.example.com}
+spec:
+  group: example.com
+  scope: Namespaced
+  names: {plural: gadgets, singular: gadget, kind: Gadget, listKind: GadgetList}
+  versions:
+  - name: v1
+    served: true
+    storage: true
+    schema:
+      openAPIV3Schema:
+        type: object
+        properties:
+          spec:
+            type: object
+            x-kubernetes-validations: [{rule: "self.least <= self.most", message: least must not exceed most}]
+            properties:
+              least: {type: integer, default: 1}
+              most: {type: integer, default: 3, maximum: 9}
+`
+
+// Objects of a CustomResourceDefinition have its defaults, lose fields that it does not have, and are refused where it says so, also by an update.
+func TestCustom(t *testing.T) {
+	resource, err := Custom([]byte(gadgets))
+	must.OK(t, err)
+	synctest.Test(t, func(t *testing.T) {
+		objects, err := dynamic.NewForConfig(New(resource).Config())
+		must.OK(t, err)
+		api := objects.Resource(resource.GroupVersionResource).Namespace("default")
+		gadget := func(name string, spec map[string]any) *unstructured.Unstructured {
+			return &unstructured.Unstructured{Object: map[string]any{
+				"apiVersion": "example.com/v1", "kind": "Gadget", "metadata": map[string]any{"name": name}, "spec": spec,
+			}}
+		}
+		made, err := api.Create(t.Context(), gadget("a", map[string]any{"least": int64(2), "colour": "red"}), metav1.CreateOptions{})
+		must.OK(t, err)
+		if diff := cmp.Diff(map[string]any{"least": int64(2), "most": int64(3)}, made.Object["spec"]); diff != "" {
+			t.Error(diff)
+		}
+		for _, test := range []struct {
+			spec map[string]any
+			want string
+		}{
+			{map[string]any{"least": int64(4)}, "least must not exceed most"},
+			{map[string]any{"most": int64(10)}, "spec.most in body should be less than or equal to 9"},
+			{map[string]any{"most": "many"}, "must be of type integer"},
+		} {
+			_, create := api.Create(t.Context(), gadget("b", test.spec), metav1.CreateOptions{})
+			update := gadget("a", test.spec)
+			update.SetResourceVersion(made.GetResourceVersion())
+			_, changed := api.Update(t.Context(), update, metav1.UpdateOptions{})
+			for _, err := range []error{create, changed} {
+				if !apierrors.IsInvalid(err) || !strings.Contains(err.Error(), test.want) {
+					t.Errorf("%v: %v, want %s", test.spec, err, test.want)
+				}
+			}
 		}
 	})
 }

@@ -153,6 +153,9 @@ func (s *Server) create(c *call) ([]byte, error) {
 	if err := s.complete(c, u); err != nil {
 		return nil, err
 	}
+	if err := c.kind.rules.apply(c, u, nil); err != nil {
+		return nil, err
+	}
 	if err := s.admit(c, "create"); err != nil {
 		return nil, err
 	}
@@ -181,6 +184,9 @@ func (s *Server) update(c *call, raw []byte, verb string) ([]byte, error) {
 		return nil, apierrors.NewConflict(c.resource.GroupResource(), c.name, fmt.Errorf("precondition failed: UID in precondition: %s, UID in object meta: %s", id, old.GetUID()))
 	}
 	c.keepOld(u, old.Unstructured)
+	if err := c.kind.rules.apply(c, u, old.Unstructured); err != nil {
+		return nil, err
+	}
 	if err := s.admit(c, verb); err != nil {
 		return nil, err
 	}

@@ -3,9 +3,11 @@ package integration
 import (
 	"context"
 	"errors"
+	"net/http"
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -30,9 +32,9 @@ import (
 
 	"github.com/tandem-gpu/tandem/internal/cluster/membership"
 	"github.com/tandem-gpu/tandem/internal/cluster/podgroup"
+	"github.com/tandem-gpu/tandem/internal/sandbox"
 	"github.com/tandem-gpu/tandem/internal/scheduler/machine"
 	_ "github.com/tandem-gpu/tandem/pkg/api/config/scheme" // the arguments of the plugins
-	"github.com/tandem-gpu/tandem/pkg/api/v1alpha1"
 	"github.com/tandem-gpu/tandem/pkg/plugins/gpugang"
 	"github.com/tandem-gpu/tandem/pkg/plugins/gpupreempt"
 	"github.com/tandem-gpu/tandem/pkg/plugins/gpushare"
@@ -41,16 +43,18 @@ import (
 	"github.com/tandem-gpu/tandem/test/must"
 )
 
-// inBubble is the world of a cluster in a bubble.
-type inBubble struct{ server *fakeserver.Server }
+// inBubble is the world of a cluster in a bubble. The controller's queries reach prometheus, nil for none.
+type inBubble struct {
+	server     *fakeserver.Server
+	prometheus http.Handler
+}
+
+// bubblePatience is how long a test in a bubble waits for one thing. Fleets learn what they need within minutes.
+const bubblePatience = 30 * time.Minute
 
 // newServer returns the API server of a mode.
 func newServer(mode gangMode) *fakeserver.Server {
-	resources := []fakeserver.Resource{
-		{GroupVersionResource: v1alpha1.GPUNodes, Kind: "GPUNode"},
-		{GroupVersionResource: v1alpha1.WorkloadProfiles, Kind: "WorkloadProfile", Namespaced: true},
-		{GroupVersionResource: v1alpha1.ElasticTargets, Kind: "ElasticTarget", Namespaced: true},
-	}
+	resources := slices.Clone(customResources())
 	switch {
 	case mode.stable:
 		resources = append(resources, fakeserver.Resource{GroupVersionResource: membership.StablePodGroups, Kind: "PodGroup", Namespaced: true})
@@ -64,6 +68,23 @@ func newServer(mode gangMode) *fakeserver.Server {
 	return fakeserver.New(resources...)
 }
 
+// customResources are those of Tandem, and the HTTPRoutes of the Gateway API.
+var customResources = sync.OnceValue(func() []fakeserver.Resource {
+	crds, err := sandbox.CustomResourceDefinitions()
+	if err != nil {
+		panic(err) // this checkout is broken
+	}
+	all := []fakeserver.Resource{{GroupVersionResource: httpRoutes, Kind: "HTTPRoute", Namespaced: true}}
+	for _, raw := range crds {
+		r, err := fakeserver.Custom(raw)
+		if err != nil {
+			panic(err)
+		}
+		all = append(all, r)
+	}
+	return all
+})
+
 // setGates sets the feature gates of this process as the scheduler's command does by what the API server serves.
 func setGates(t *testing.T, mode gangMode) {
 	t.Helper()
@@ -72,11 +93,11 @@ func setGates(t *testing.T, mode gangMode) {
 	featuregatetesting.SetFeatureGateDuringTest(t, gates, features.GenericWorkload, mode.source == podgroup.Native && !mode.stable)
 }
 
-// poll asks when all that runs has come to rest, for the patience of the bubble. It asks less often for what comes late.
+// poll asks when all that runs has come to rest, for bubblePatience. It asks less often for what comes late.
 // The pauses are on the bubble's clock, where they cost no time.
 func (w inBubble) poll(_ *testing.T, ask func() (bool, string)) error {
 	began := time.Now()
-	for deadline := began.Add(bubble.Patience); ; time.Sleep(min(pollEvery+time.Since(began)/20, time.Second)) {
+	for deadline := began.Add(bubblePatience); ; time.Sleep(min(pollEvery+time.Since(began)/20, time.Second)) {
 		bubble.Rest()
 		ok, state := ask()
 		if ok {

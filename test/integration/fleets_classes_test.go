@@ -75,12 +75,12 @@ func fleetClasses(t *testing.T, s *fleetScene) {
 		classes := s.fleet(t, "bert").Status.Classes
 		return len(classes) == 1 && classes[0].Rate == "3" && len(classes[0].Weights) == 1, fmt.Sprintf("%+v", classes)
 	})
-	s.refusesClasses(t)
 }
 
-// refusesClasses holds the schema to what it must refuse of classes.
-func (s *fleetScene) refusesClasses(t *testing.T) {
-	t.Helper()
+// classesRefused: the API server refuses classes that are not legal, and names the field.
+func classesRefused(t *testing.T, s *fleetScene) {
+	s.arrives(20)
+	s.createWithClass(t)
 	for patch, want := range map[string]string{
 		`[{"op": "add", "path": "/spec/classes/-", "value": {"name": "long", "rule": "another"}}]`:                                                   "Duplicate value",
 		`[{"op": "add", "path": "/spec/classes/-", "value": {"name": "l", "rule": "long-prompts"}}]`:                                                 "two classes name one rule",

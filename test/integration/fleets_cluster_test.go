@@ -87,17 +87,16 @@ func (c *fleetCluster) quick() time.Time {
 // restart starts the controller, with short times.
 func (c *fleetCluster) restart(t *testing.T) {
 	t.Helper()
-	flags := []string{"--inference-interval=1s", "--inference-patience=1m"}
-	if c.speed == 0 {
-		c.startController(t, flags...)
-		return
-	}
-	c.startFastController(t, append(flags, "--features=inference")...)
+	c.startWithClock(t, "--features=inference", "--inference-interval=1s", "--inference-patience=1m")
 }
 
-// startFastController starts the controller under its account, with the fast clock.
-func (c *fleetCluster) startFastController(t *testing.T, more ...string) {
+// startWithClock starts the controller, with the fast clock where the cluster has one.
+func (c *fleetCluster) startWithClock(t *testing.T, more ...string) {
 	t.Helper()
+	if c.speed == 0 {
+		c.startController(t, more...)
+		return
+	}
 	binary := sandbox.ProgramForTest(t, "controller-fastclock")
 	kubeconfig, err := c.plane.ServiceAccount(life(t), "tandem-system", "tandem-controller")
 	must.OK(t, err)

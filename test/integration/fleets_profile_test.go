@@ -30,7 +30,7 @@ func fleetOfProfile(t *testing.T, s *fleetScene) {
 	s.createProfile(t, "bert-large", 20, replica)
 	s.awaitReady(t, "ModelUnknown", "no GPUNode has a device of the model A100")
 
-	createNode(t, s.plane.Admin(), fakecluster.GPUNode("profiled", 1)) // an A100 of ten slots
+	createNode(t, s.api, fakecluster.GPUNode("profiled", 1)) // an A100 of ten slots
 	s.awaitReady(t, "ProfileIncomplete", "does not say how a replica serves on A100 at 50 percent, which 5 slots of 10 are. It has A100 at 20 percent")
 	s.createProfile(t, "bert-half", 50, replica)
 	s.patchFleet(t, `[{"op": "add", "path": "/spec/variants/0/profile", "value": "bert-half"}]`)

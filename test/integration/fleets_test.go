@@ -3,6 +3,7 @@ package integration
 import (
 	"encoding/json"
 	"fmt"
+	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
@@ -18,6 +19,41 @@ import (
 	"github.com/tandem-gpu/tandem/test/must"
 )
 
+// fleetPlay is a test that knows a fleet and its controller by the API alone.
+type fleetPlay struct {
+	name string
+	run  func(*testing.T, *fleetScene)
+	// real: the play is worth an API server at each commit. Needs says why it has to have one, "" where it has not.
+	real  bool
+	needs string
+}
+
+func fleetPlays() []fleetPlay {
+	return []fleetPlay{
+		{name: "the example is legal", run: fleetExample, real: true, needs: "a Prometheus that is not there"},
+		{name: "a fleet grows and shrinks", run: fleetGrowsAndShrinks, real: true},
+		{name: "the controller is killed between two writes", run: fleetKilled},
+		{name: "another writer of the route", run: fleetConflicts, real: true},
+		{name: "owners that the controller refuses", run: fleetOwners},
+		{name: "two fleets with one target", run: fleetTaken},
+		{name: "values that the schema refuses", run: fleetRefused, real: true},
+		{name: "replicas that a profile describes", run: fleetOfProfile},
+		{name: "a class of requests has a rule of its own", run: fleetClasses},
+		{name: "classes that the schema refuses", run: classesRefused, real: true},
+	}
+}
+
+// playFleetInBubble plays a scene in a bubble.
+func playFleetInBubble(t *testing.T, run func(*testing.T, *fleetScene)) {
+	t.Helper()
+	c := &fleetCluster{measured: map[string]float64{}, prometheus: "http://prometheus.example"}
+	c.gangCluster = newBubble(t, gangModes()[0], http.HandlerFunc(c.answer))
+	c.startReplicas(t)
+	t.Cleanup(func() { c.controller.Stop(0) })
+	c.restart(t)
+	(&fleetScene{fleetCluster: c, namespace: "team"}).play(t, run)
+}
+
 // TestFleets runs the controller as it is built, under the rights of its account, with the CustomResourceDefinitions of the Gateway API. One of
 // the scenes kills the controller; the others hold all the same. The controller's clock is faster, unless the environment asks for all plays.
 func TestFleets(t *testing.T) {
@@ -28,15 +64,11 @@ func TestFleets(t *testing.T) {
 	}
 	c := startFleetCluster(t, speed)
 	t.Run("side by side", func(t *testing.T) {
-		c.in(t, "the example is legal", fleetExample)
-		c.in(t, "a fleet grows and shrinks", fleetGrowsAndShrinks)
-		c.in(t, "the controller is killed between two writes", fleetKilled)
-		c.in(t, "another writer of the route", fleetConflicts)
-		c.in(t, "owners that the controller refuses", fleetOwners)
-		c.in(t, "two fleets with one target", fleetTaken)
-		c.in(t, "values that the schema refuses", fleetRefused)
-		c.in(t, "replicas that a profile describes", fleetOfProfile)
-		c.in(t, "a class of requests has a rule of its own", fleetClasses)
+		for _, p := range fleetPlays() {
+			if p.real || everything() {
+				c.in(t, p.name, p.run)
+			}
+		}
 	})
 	select {
 	case <-c.controller.Done():

@@ -13,11 +13,9 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	v1 "k8s.io/api/core/v1"
-	schedulingv1 "k8s.io/api/scheduling/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/tandem-gpu/tandem/internal/sandbox"
 	"github.com/tandem-gpu/tandem/pkg/api/v1alpha1"
 )
 
@@ -28,11 +26,46 @@ const (
 	starvedSpeed = 2
 )
 
-// TestLending runs scheduler and controller as they are built, but for the controller's clock, under the rights of their accounts. A fleet and an elastic
-// job share four GPUs.
+// lendingPlay is a test of a fleet and an elastic job that share four GPUs.
+type lendingPlay struct {
+	name string
+	run  func(*testing.T, *lendingCluster)
+}
+
+func lendingPlays() []lendingPlay {
+	return []lendingPlay{
+		{inTime, func(t *testing.T, c *lendingCluster) {
+			if all := givesBackInTime(t, c); len(all) > 0 {
+				t.Errorf("pods were preempted, or the job did not borrow: %q", all)
+			}
+		}},
+		{jumps, jumpPreempts},
+	}
+}
+
+const (
+	inTime = "a job gives back in time what a fleet lends it"
+	jumps  = "a load that jumps preempts"
+)
+
+// playLendingInBubble plays a test on a cluster in a bubble, where no machine is too slow.
+func playLendingInBubble(t *testing.T, run func(*testing.T, *lendingCluster)) {
+	t.Helper()
+	c := &lendingCluster{fleetScene: &fleetScene{fleetCluster: &fleetCluster{prometheus: "http://prometheus.example"}}}
+	c.gangCluster = newBubble(t, gangModes()[0], http.HandlerFunc(c.answerRate))
+	t.Cleanup(func() { c.scheduler.Stop(0) })
+	c.begin(t, []int{gpusPerNode})
+	t.Cleanup(func() { c.controller.Stop(0) })
+	c.start(t)
+	c.playIn(t, func(t *testing.T, _ *gangCluster) { run(t, c) })
+}
+
+// TestLending runs scheduler and controller as they are built, but for the controller's clock, under the rights of their accounts.
 func TestLending(t *testing.T) {
+	if !everything() {
+		t.Skip("takes minutes of the real clock for decisions that TestPlays sees in a bubble: make nightly runs it (TANDEM_PLAYS=all)")
+	}
 	t.Parallel()
-	const inTime = "a job gives back in time what a fleet lends it"
 	c, late := startLendingCluster(t, usualSpeed), false
 	c.gangCluster.play(t, inTime, func(t *testing.T, _ *gangCluster) {
 		if all := givesBackInTime(t, c); len(all) > 0 {
@@ -40,7 +73,7 @@ func TestLending(t *testing.T) {
 			t.Logf("Tandem or this machine is too slow; a slower clock tells which it is: %q", all)
 		}
 	})
-	c.gangCluster.play(t, "a load that jumps preempts", func(t *testing.T, _ *gangCluster) { jumpPreempts(t, c) })
+	c.gangCluster.play(t, jumps, func(t *testing.T, _ *gangCluster) { jumpPreempts(t, c) })
 	c.checkController(t)
 	if late {
 		c := startLendingCluster(t, starvedSpeed)
@@ -76,16 +109,22 @@ func startLendingCluster(t *testing.T, speed int) *lendingCluster {
 	t.Helper()
 	g := startCluster(t, gangModes()[0], buildScheduler(t), gpusPerNode)
 	c := &lendingCluster{fleetScene: &fleetScene{fleetCluster: &fleetCluster{gangCluster: g, began: time.Now(), speed: speed}}}
-	sandbox.CreatePriorityClassForTest(life(t), t, c.admin, &schedulingv1.PriorityClass{ObjectMeta: metav1.ObjectMeta{Name: high}, Value: 1000})
+	c.createClasses(t)
 	c.applySource(t, "sigs.k8s.io/gateway-api", "config/crd/standard/gateway.networking.k8s.io_httproutes.yaml")
 	server := httptest.NewServer(http.HandlerFunc(c.answerRate))
 	t.Cleanup(server.Close)
 	c.prometheus = server.URL
+	c.start(t)
+	return c
+}
+
+// start starts what makes pods run, and the controller.
+func (c *lendingCluster) start(t *testing.T) {
+	t.Helper()
 	c.startKubelets(t)
 	c.startDeployments(t)
-	c.startFastController(t, "--features=elastic,inference", "--elastic-interval=1s", "--elastic-notice=5s", "--elastic-max-moves=100",
+	c.startWithClock(t, "--features=elastic,inference", "--elastic-interval=1s", "--elastic-notice=5s", "--elastic-max-moves=100",
 		"--elastic-admit-within=24h", "--inference-interval=1s")
-	return c
 }
 
 // arrives has so many requests a second arrive from now on, and more each minute.

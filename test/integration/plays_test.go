@@ -1,6 +1,7 @@
 package integration
 
 import (
+	"net/http"
 	"os"
 	"slices"
 	"testing"
@@ -97,6 +98,25 @@ func TestPlays(t *testing.T) {
 			})
 		}
 	})
+	t.Run("fleets", func(t *testing.T) {
+		for _, p := range fleetPlays() {
+			if p.needs == "" {
+				t.Run(p.name, func(t *testing.T) {
+					t.Parallel()
+					synctest.Test(t, func(t *testing.T) { playFleetInBubble(t, p.run) })
+				})
+			}
+		}
+	})
+	t.Run("lending", func(t *testing.T) {
+		setGates(t, gangModes()[0])
+		for _, p := range lendingPlays() {
+			t.Run(p.name, func(t *testing.T) {
+				t.Parallel()
+				synctest.Test(t, func(t *testing.T) { playLendingInBubble(t, p.run) })
+			})
+		}
+	})
 	for _, mode := range append(gangModes(), stableMode()) {
 		t.Run(mode.name, func(t *testing.T) {
 			setGates(t, mode)
@@ -118,15 +138,22 @@ func TestPlays(t *testing.T) {
 // startBubble returns a cluster in the bubble of a test.
 func startBubble(t *testing.T, mode gangMode, s suite) *gangCluster {
 	t.Helper()
-	server := newServer(mode)
-	c := &gangCluster{gangMode: mode, world: inBubble{server}, api: server.Config()}
-	c.connect(t)
-	c.createClasses(t)
+	c := newBubble(t, mode, nil)
 	t.Cleanup(func() { c.scheduler.Stop(0) })
 	c.begin(t, s.gpus)
 	if s.prepare != nil {
 		s.prepare(t, c)
 	}
+	return c
+}
+
+// newBubble returns an API server in the bubble of a test, with the priority classes and nothing beside it.
+func newBubble(t *testing.T, mode gangMode, prometheus http.Handler) *gangCluster {
+	t.Helper()
+	server := newServer(mode)
+	c := &gangCluster{gangMode: mode, world: inBubble{server, prometheus}, api: server.Config()}
+	c.connect(t)
+	c.createClasses(t)
 	return c
 }
 

@@ -263,9 +263,12 @@ func failure(field string, err error) *refusal {
 }
 
 // newHTTP returns a client for Prometheus. It follows no redirect, so that the address that the user named is the one that is read.
-func newHTTP() *http.Client {
+func newHTTP(transport http.RoundTripper) *http.Client {
+	if transport == nil {
+		transport = api.DefaultRoundTripper
+	}
 	return &http.Client{
-		Transport:     bounded{api.DefaultRoundTripper},
+		Transport:     bounded{transport},
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}
 }
