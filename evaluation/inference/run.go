@@ -206,8 +206,7 @@ func (r *run) decide() {
 		if servers > 0 {
 			mean := float64(servers) / float64(len(old))
 			v.Measured = traffic.Measured{
-				Arrivals: float64(arrivals) / minute / mean, Completions: math.NaN(),
-				Latency: r.measured(&h), Quantile: r.declared.Promise.Quantile,
+				Arrivals: float64(arrivals) / minute / mean, Latency: r.measured(&h), Quantile: r.declared.Promise.Quantile,
 			}
 		}
 	}

@@ -98,7 +98,7 @@ var fleetReasons = Section{
 var fleetConditions = Section{
 	Title:    "InferenceFleet: conditions",
 	Where:    "`kubectl describe inferencefleet NAME`: Ready, Measured, PromiseKept, Routed, Scaled, Prioritized; written by the controller.",
-	Packages: []string{"internal/controller/fleets"},
+	Packages: []string{"internal/controller/fleets", "internal/controller/contest"},
 	Rows: []Row{
 		{"Controlled", "the controller chooses the sizes and the weights", "The fleet is under control.", "Nothing."},
 		{"Invalid", "", "A field of the fleet is not legal. The text names it.", "Correct the field."},
@@ -108,7 +108,7 @@ var fleetConditions = Section{
 		{"NoQuery", "there is no query for its rate", "Neither the preset nor the fleet has a query for the rate.", "Set `metrics.preset`, or the query."},
 		{"NoSample", "Prometheus has no sample for it", "The query finds no series.", "See whether Prometheus scrapes the replicas, and whether the labels are those of the query."},
 		{"SeveralSamples", "one is needed, so sum them", "The query finds several series.", "Put `sum(…)` around the query."},
-		{"NotANumber", "a number of at least 0 is needed", "The result is negative, or no number.", "Correct the query."},
+		{"NotANumber", "a number from 0 to … is needed", "The result is negative, too large, or no number.", "Correct the query."},
 		{"StaleSample", "the sample is of …", "The newest sample is old.", "See whether Prometheus works, and whether the clocks agree."},
 		{"NotReported", "reports no rate, or its node has no agent", "A replica does not report its rate.", "[Saying how fast a pod is](../guides/interference.md#saying-how-fast-a-pod-is)."},
 		{"Kept", "", "The measured latency is within the promise.", "Nothing."},
@@ -125,6 +125,8 @@ var fleetConditions = Section{
 		{"WriteFailed", "the weights could not be written into HTTPRoute …", "The API server did not take the weights.", "[TandemFleetPatchesFail](../runbooks.md#tandemfleetpatchesfail)."},
 		{"RouteChanged", "as it does when HTTPRoute … has changed since it was read", "Somebody changed the route at the same time.", "Nothing: the controller tries again."},
 		{"Scaled", "all variants have their wanted replicas", "The variants have their sizes.", "Nothing."},
+		{"RuleAmbiguous", "give the rule a name, and the same one to route.httpRoute.ruleName", "Two rules of the route have all backends of the fleet, and its index does not tell for sure which is its own.", "Name the rule, and give `route.httpRoute.ruleName` the name."},
+		{"AnotherWriter", "and somebody changed that again soon", "Something else writes the replicas of a variant: a GitOps tool, the owner of the Deployment, a script. The controller leaves them alone for half an hour, then longer.", "Stop one of the two: take `replicas` out of the manifests, or remove the variant. `kubectl get deployment NAME -o yaml --show-managed-fields` says who writes."},
 		{"Loading", "variant … has … ready replicas of …", "Replicas start.", "Wait for `loadTime`; then the events of the pods."},
 		{"WaitsForRoute", "when the route gives it less", "A variant shrinks after its requests have gone elsewhere.", "Nothing, if the condition Routed is true."},
 		{"ScaleTargetMissing", "create it, or correct scaleTargetRef", "The Deployment of a variant does not exist.", "Create it, or correct `scaleTargetRef`."},
@@ -151,7 +153,7 @@ var notebookEvents = Section{
 	Where:    "Events of the StatefulSet or Deployment, written by the controller and by the activator.",
 	Packages: []string{"internal/controller/notebooks", "internal/activator"},
 	Rows: []Row{
-		{"NotebookInvalid", "The notebook is left as it is", "An annotation of the notebook is not legal, or its workload is not one that can be parked.", "Correct what the text names."},
+		{"NotebookInvalid", "The notebook is left as it is", "An annotation of the notebook is not legal, its workload is not one that can be parked, or somebody else writes its replicas.", "Correct what the text names."},
 		{"NotebookUnreachable", "It is unknown what works in the notebook, so that it is not parked", "The controller does not reach the Jupyter server.", "A NetworkPolicy, the port, or the base URL; see [what counts as work](../guides/notebooks.md#what-counts-as-work)."},
 		{"NotebookIdle", "the pod ends, and what its kernels have in memory is lost, unless something works before", "The notebook will be parked at the time that the text names.", "Run something in it, or save its state."},
 		{"NotebookParked", "A page that is opened through the activator brings it back", "The notebook was scaled to zero.", "Open its page to get it back."},

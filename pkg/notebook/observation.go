@@ -12,7 +12,7 @@ type Phase string
 const (
 	// PhaseOff: the workload asks for no pod.
 	PhaseOff Phase = "Off"
-	// PhaseStarting: the workload asks for a pod, and no container of it has started yet.
+	// PhaseStarting: the workload asks for a pod, and no container of it has started yet, or each start of one came to its end.
 	PhaseStarting Phase = "Starting"
 	// PhaseUnreachable: the pod runs, and it is unknown what works in it.
 	PhaseUnreachable Phase = "Unreachable"

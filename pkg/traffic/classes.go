@@ -65,7 +65,11 @@ func (d *decision) measureClasses() {
 	for i := range usable {
 		usable[i] = !d.fleet.Variants[i].Fails && d.fleet.Variants[i].Most > 0
 	}
-	d.loads, d.plan.Best = d.loadsOf(usable)
+	slowdowns := make([]float64, len(usable))
+	for i := range slowdowns {
+		slowdowns[i] = d.plan.Variants[i].Slowdown
+	}
+	d.loads, d.plan.Best = d.loadsOf(usable, slowdowns)
 	for i := range d.plan.Variants {
 		s := &d.plan.Variants[i]
 		s.Capacity = 0
@@ -82,8 +86,8 @@ func (d *decision) measureClasses() {
 	}
 }
 
-// loadsOf returns the loads on the variants that may serve, as they were learned.
-func (d *decision) loadsOf(usable []bool) ([][]float64, time.Duration) {
+// loadsOf returns the loads on the variants that may serve, with their slowdowns.
+func (d *decision) loadsOf(usable []bool, slowdowns []float64) ([][]float64, time.Duration) {
 	promise := d.fleet.Promise
 	promise.Within = scaled(promise.Within, sizedFor)
 	replicas := make([][]Replica, len(d.fleet.Classes))
@@ -91,7 +95,7 @@ func (d *decision) loadsOf(usable []bool) ([][]float64, time.Duration) {
 		replicas[k] = make([]Replica, len(usable))
 		for i, r := range d.fleet.Classes[k].Replicas {
 			if usable[i] && r.Rate > 0 {
-				replicas[k][i] = r.Slowed(d.plan.Variants[i].Slowdown)
+				replicas[k][i] = r.Slowed(slowdowns[i])
 			}
 		}
 	}
@@ -119,14 +123,18 @@ func (d *decision) byClass(rates []float64) map[string]float64 {
 	return out
 }
 
-// highest returns the higher rates of two minutes, of the first one's minute.
+// highest returns the higher demands of two minutes, of the first one's minute and by the worth of its replicas.
 func (x MinuteDemand) highest(y *MinuteDemand) MinuteDemand {
-	x.Rate, x.Classes = max(x.Rate, y.Rate), maps.Clone(x.Classes)
+	as := 1.0
+	if x.Worth > 0 && y.Worth > 0 {
+		as = x.Worth / y.Worth
+	}
+	x.Rate, x.Classes = max(x.Rate, as*y.Rate), maps.Clone(x.Classes)
 	for name, r := range y.Classes {
 		if x.Classes == nil {
 			x.Classes = map[string]float64{}
 		}
-		x.Classes[name] = max(x.Classes[name], r)
+		x.Classes[name] = max(x.Classes[name], as*r)
 	}
 	return x
 }
@@ -155,12 +163,14 @@ func (d *decision) served() float64 {
 // assign divides the requests of each class over the replicas that serve and stay.
 func (d *decision) assign() {
 	replicas, usable := make([]float64, len(d.fleet.Variants)), make([]bool, len(d.fleet.Variants))
+	slowdowns := make([]float64, len(usable))
 	for i := range replicas {
 		replicas[i] = d.serving(i)
 		usable[i] = replicas[i] > 0
+		slowdowns[i] = d.memory.Variants[d.fleet.Variants[i].Name].dividesBy()
 	}
 	mix := &Mix{Rates: make([]float64, len(d.fleet.Classes))}
-	mix.Loads, _ = d.loadsOf(usable) // a variant without a ready replica leaves its classes to the others
+	mix.Loads, _ = d.loadsOf(usable, slowdowns) // a variant without a ready replica leaves its classes to the others
 	for k := range mix.Rates {
 		c := &d.fleet.Classes[k]
 		mix.Rates[k] = max(d.memory.Classes[c.Name].Highest(d.cfg.Interval), leastDemand)

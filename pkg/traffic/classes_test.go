@@ -73,8 +73,8 @@ func TestClassesGoWhereTheyAreServedBest(t *testing.T) {
 		t.Fatalf("at 40 and 8: %v", got)
 	}
 	l.run(t, 40*time.Minute, 40, 3)
-	if diff := cmp.Diff(before, l.sizes()); diff != "" {
-		t.Fatalf("at 40 and 3 again: %s", diff)
+	if got := l.sizes(); got[0] != before[0] || got[1] < before[1] || got[1] > before[1]+1 { // one may be spare
+		t.Fatalf("at 40 and 3 again: %v, before %v", got, before)
 	}
 	if got := l.plan.Variants[1].Capacity; math.Abs(got-5.15) > .01 {
 		t.Errorf("a t4 serves %v", got)
@@ -123,9 +123,12 @@ func TestSlowdownOfClasses(t *testing.T) {
 	declared, _ := decided(t, &f, Seen{At: midnight, Rate: 11}, &Memory{})
 	mix := blend([]Replica{single(50), single(10)}, []float64{10, 1}).Slowed(2)
 	l, _ := mix.At(11)
-	f.Variants[0].Measured = Measured{Arrivals: 11, Completions: 11, Latency: l.Quantile(.99), Quantile: .99}
-	slower, m := decided(t, &f, Seen{At: midnight, Rate: 11}, &Memory{})
-	near(t, "the slowdown after one measurement", m.Slowdowns["a100"], 1.7, 1e-3)
+	f.Variants[0].Measured = Measured{Arrivals: 11, Latency: l.Quantile(.99), Quantile: .99}
+	slower, m := declared, &Memory{}
+	for i := range 30 {
+		slower, m = decided(t, &f, Seen{At: midnight.Add(time.Duration(i) * time.Minute), Rate: 11}, m)
+	}
+	near(t, "the slowdown after half an hour", m.Variants["a100"].slowdown(), 2, .15)
 	if got, before := slower.Variants[0].Capacity, declared.Variants[0].Capacity; got > before/1.7 || got <= 0 {
 		t.Errorf("it serves %v, before %v", got, before)
 	}
@@ -227,12 +230,21 @@ func TestGuardOfClasses(t *testing.T) {
 	f := twoClasses()
 	f.Variants[0].Warm = 1
 	f.Classes[0].Rate, f.Classes[1].Rate = 10, 2
-	slow := Seen{At: midnight, Rate: 12, Latency: 2 * time.Second}
-	if _, m := decided(t, &f, slow, &Memory{}); m.Guard != 1.1 {
+	slow := func(minute int) Seen {
+		return Seen{At: midnight.Add(time.Duration(minute) * time.Minute), Rate: 12, Latency: 2 * time.Second}
+	}
+	minutes := func() (m *Memory) {
+		m = &Memory{}
+		for i := range 3 {
+			_, m = decided(t, &f, slow(i), m)
+		}
+		return m
+	}
+	if m := minutes(); m.Guard != 1.1 {
 		t.Errorf("2 long ones are within the promise, and the guard is %v", m.Guard)
 	}
 	f.Classes[0].Rate, f.Classes[1].Rate = 4, 8
-	if _, m := decided(t, &f, slow, &Memory{}); m.Guard != 1 {
+	if m := minutes(); m.Guard != 1 {
 		t.Errorf("8 long ones are too many, and the guard is %v", m.Guard)
 	}
 }

@@ -11,14 +11,17 @@ type Memory struct {
 	Forecast Forecast `json:"forecast"`
 	// Classes are the forecasts of each class, where the fleet has some.
 	Classes map[string]*Forecast `json:"classes,omitempty"`
-	// Slowdowns are learned, by variant.
-	Slowdowns map[string]float64 `json:"slowdowns,omitempty"`
+	// Variants are what was learned of each.
+	Variants map[string]*VariantMemory `json:"variants,omitempty"`
 	// Guard is by which factor more capacity is wanted than predicted, since measurements broke the promise: from 1 to 2.
-	Guard float64 `json:"guard,omitempty"`
+	Guard   float64 `json:"guard,omitempty"`
+	Guarded Guarded `json:"guarded"`
 	// Demands are what was wanted in the last minutes: the highest of each minute, the newest last.
 	Demands []MinuteDemand `json:"demands,omitempty"`
 	// Minute is the last one of which measurements were taken in.
 	Minute int64 `json:"minute,omitempty"`
+	// Sizes are the last changes of the sizes.
+	Sizes Sizes `json:"sizes"`
 }
 
 // MinuteDemand is the highest rate that sizes were wanted for in a minute since 1970.
@@ -27,15 +30,28 @@ type MinuteDemand struct {
 	Rate   float64 `json:"rate"`
 	// Classes are the highest rates of each class.
 	Classes map[string]float64 `json:"classes,omitempty"`
+	// Worth is what one replica of each variant served together, by what was known then: a rate took more replicas where they served less.
+	Worth float64 `json:"worth"`
+}
+
+// Sizes are the last changes of the sizes of a fleet, and how often a shrink proved wrong.
+type Sizes struct {
+	// Grown and Shrunk are when the fleet last grew for its demand and last shrank, in seconds since 1970, 0 for never.
+	Grown  int64 `json:"grown,omitempty"`
+	Shrunk int64 `json:"shrunk,omitempty"`
+	// Regrets are how many shrinks of late were taken back, at most mostRegrets. Each makes the next one more careful.
+	Regrets int `json:"regrets,omitempty"`
 }
 
 const (
 	// sizedFor is the part of the promise that replicas are sized for. What is left is for what the prediction does not see: the noise of a
 	// minute, unlike replicas. More costs less and breaks the promise more often.
 	sizedFor = .95
-	// guardGrows, guardEases: a factor for each minute in which the promise was broken although the replicas that served should have kept
-	// it · for each other minute.
-	guardGrows, guardEases, mostGuard = 1.1, .98, 2
+	// guardGrows is the factor of one step of the guard, and mostGuard bounds it. guardAllows is how many standard deviations a window may be above the
+	// promise without being counted, broken the sum at which a step is due: three windows at least, some thirty where they are half a standard
+	// deviation above. Windows that are on the promise on average reach it in half a day. mostPause bounds the doublings of the time until the guard
+	// gives a step back.
+	guardGrows, mostGuard, guardAllows, broken, mostPause = 1.1, 2, .25, 8, 5
 	// unseenKeeps is what is left, after a minute without a request, of the difference between a learned slowdown and 1: half of it after
 	// 35 minutes. More keeps a variant out for longer; less tries a slow one more often.
 	unseenKeeps = .98
@@ -43,6 +59,10 @@ const (
 	jump = .15
 	// fullUse is the part of its rate that a replica serves where no promise can be kept.
 	fullUse = .7
+	// leastUse is the least part of its rate that a replica is taken to serve, where it keeps the promise at all: below it, a hundredth more or less
+	// of a time that is not known so well means many times the replicas. learnedKeeps is the least part of what the declaration says that is left of
+	// it when the slowdown is taken off. The guard asks for more where measurements show that less is served.
+	leastUse, learnedKeeps = .2, 2. / 3
 	// leastSaving is the part of the cost that a swap for cheaper replicas must save: these must load, and both run meanwhile.
 	leastSaving = .05
 	// swapFor is the factor by which a swap is planned for more than the highest demand of the patience: else a little noise would take the
@@ -50,6 +70,12 @@ const (
 	swapFor = 1.05
 	// mostLeaves is the part of its replicas that a variant loses in one decision, one at least.
 	mostLeaves = .2
+	// spare is the part of the demand that replicas must be able to serve beyond it for others to leave, but no more than spareReplica of one. Each
+	// regret adds regretReplica of one, or regretSpare of the demand where that is more. Without it, noise has the same replica leave and come again.
+	spare, spareReplica, regretReplica, regretSpare = .05, .5, .5, .03
+	// mostRegrets bounds the regrets, and with them the patience, which doubles with each. One is forgotten after forgetRegret times the patience. On
+	// a load that varies, three of them cost a third more GPUs, and none a few broken promises.
+	mostRegrets, forgetRegret = 1, 16
 )
 
 // Decide returns how many replicas each variant of a fleet should have now, and which part of the requests. It grows at once to what the
@@ -87,9 +113,10 @@ func (m *Memory) clone() *Memory {
 		out.Classes[name] = &of
 	}
 	out.Demands = append([]MinuteDemand(nil), m.Demands...)
-	out.Slowdowns = map[string]float64{}
-	for name, s := range m.Slowdowns {
-		out.Slowdowns[name] = s
+	out.Variants = map[string]*VariantMemory{}
+	for name, v := range m.Variants {
+		of := *v
+		out.Variants[name] = &of
 	}
 	return &out
 }
@@ -112,8 +139,9 @@ type decision struct {
 	plan   Plan
 	// isKnown says that it is known how many requests arrive, isNew that no decision has seen this minute.
 	isKnown, isNew bool
-	// slowed are the replicas as they were learned, by variant.
-	slowed []Replica
+	// slowed are the replicas as they were learned, and dividing those by which the requests are divided, by variant, with their capacities.
+	slowed, dividing []Replica
+	divides          []float64
 	// loads are those of the classes on the variants, as Mix has them.
 	loads [][]float64
 }
@@ -121,21 +149,27 @@ type decision struct {
 // measure says what one replica of each variant serves.
 func (d *decision) measure() {
 	d.plan.Variants = make([]Sizing, len(d.fleet.Variants))
-	d.slowed = make([]Replica, len(d.fleet.Variants))
+	d.slowed, d.dividing = make([]Replica, len(d.fleet.Variants)), make([]Replica, len(d.fleet.Variants))
+	d.divides = make([]float64, len(d.fleet.Variants))
 	keeps := false
-	promise := d.fleet.Promise
+	promise, usable := d.fleet.Promise, 0
 	promise.Within = scaled(promise.Within, sizedFor)
+	for i := range d.fleet.Variants {
+		if v := &d.fleet.Variants[i]; !v.Fails && v.Most > 0 {
+			usable++
+		}
+	}
 	for i := range d.fleet.Variants {
 		v, s := &d.fleet.Variants[i], &d.plan.Variants[i]
 		s.Replicas, s.Part = v.Wanted, v.Part
-		if s.Slowdown = d.memory.Slowdowns[v.Name]; s.Slowdown == 0 {
-			s.Slowdown = 1
-		}
-		d.slowed[i] = v.Replica.Slowed(s.Slowdown)
+		m := d.memory.Variants[v.Name]
+		s.Slowdown = min(max(m.sizesBy(usable < 2, d.seen.At.Unix(), d.windowSeconds()), leastSlowdown), mostSlowdown)
+		d.slowed[i], d.dividing[i] = v.Replica.Slowed(s.Slowdown), v.Replica.Slowed(m.dividesBy())
 		if v.Fails {
 			continue
 		}
-		s.Capacity = d.slowed[i].Capacity(promise)
+		s.Capacity = v.capacity(s.Slowdown, promise)
+		d.divides[i] = v.capacity(m.dividesBy(), promise)
 		keeps = keeps || s.Capacity > 0
 		if best := d.slowed[i].Best(d.fleet.Promise.Quantile); d.plan.Best == 0 || best < d.plan.Best {
 			d.plan.Best = best
@@ -148,8 +182,19 @@ func (d *decision) measure() {
 	for i := range d.fleet.Variants { // the last resort: serve all requests, if late
 		if !d.fleet.Variants[i].Fails {
 			d.plan.Variants[i].Capacity = fullUse * d.slowed[i].top()
+			d.divides[i] = fullUse * d.dividing[i].top()
 		}
 	}
+}
+
+// capacity returns what a replica that was learned to be slower serves within a promise, 0 where it keeps that at no rate.
+func (v *Variant) capacity(slowdown float64, promise Promise) float64 {
+	slowed := v.Replica.Slowed(slowdown)
+	served := slowed.Capacity(promise)
+	if served == 0 {
+		return 0
+	}
+	return max(served, leastUse*slowed.top(), learnedKeeps*v.Replica.Capacity(promise)/max(1, slowdown))
 }
 
 // options returns the variants as options. With keep, none has fewer replicas than now.
@@ -187,6 +232,8 @@ func (d *decision) size() {
 	horizon := longest + d.cfg.Interval
 	demand := d.demand(horizon)
 	d.plan.Demand = sumOf(demand)
+	d.forgetRegrets()
+	d.plan.Patience = d.patience()
 	lasting := d.remember(demand)
 	now := d.present(demand)
 	switch grown := d.cheapest(true, demand); {
@@ -194,6 +241,9 @@ func (d *decision) size() {
 		d.take(grown.Replicas)
 		if d.plan.Reason = Grows; grown.Capacity < d.plan.Demand {
 			d.plan.Reason = AtMost
+		}
+		if adds(&grown, &now) {
+			d.grew()
 		}
 	default:
 		d.shrink(now, lasting)
@@ -271,12 +321,15 @@ func (d *decision) take(replicas []int) {
 // remember takes in the demand, and returns the highest one of the patience: of each class, or of all requests.
 func (d *decision) remember(demand []float64) (highest []float64) {
 	m, now := d.memory, MinuteDemand{Minute: d.minute, Rate: d.plan.Demand, Classes: d.byClass(demand)}
+	for i := range d.plan.Variants {
+		now.Worth += d.plan.Variants[i].Capacity
+	}
 	if n := len(m.Demands); n > 0 && m.Demands[n-1].Minute == d.minute {
-		m.Demands[n-1] = m.Demands[n-1].highest(&now)
+		m.Demands[n-1] = now.highest(&m.Demands[n-1])
 	} else {
 		m.Demands = append(m.Demands, now)
 	}
-	oldest := d.minute - int64(math.Ceil(d.cfg.Patience.Minutes()))
+	oldest := d.minute - int64(math.Ceil(d.patience().Minutes()))
 	for len(m.Demands) > 0 && m.Demands[0].Minute < oldest {
 		m.Demands = m.Demands[1:]
 	}
@@ -292,8 +345,9 @@ func (d *decision) remember(demand []float64) (highest []float64) {
 	return highest
 }
 
-// shrink takes replicas away that the highest demand of the patience does not need, or swaps them for cheaper ones: those load first.
+// shrink takes replicas away that the highest demand of the patience does not need, with some to spare, or swaps them for cheaper ones: those load first.
 func (d *decision) shrink(now Choice, lasting []float64) {
+	lasting = d.withSpare(lasting)
 	ideal := d.cheapest(false, lasting)
 	if adds(&ideal, &now) {
 		more := make([]float64, len(lasting))
@@ -324,7 +378,52 @@ func (d *decision) shrink(now Choice, lasting []float64) {
 	d.take(target)
 	if d.plan.Reason = Shrinks; loading {
 		d.plan.Reason = Cheaper
+		return
 	}
+	d.memory.Sizes.Shrunk = d.seen.At.Unix()
+}
+
+// grew notes a growth for the demand. One that comes soon after a shrink says that the shrink was wrong.
+func (d *decision) grew() {
+	s, now := &d.memory.Sizes, d.seen.At.Unix()
+	if s.Shrunk > s.Grown && now-s.Shrunk <= 2*int64(d.patience().Seconds()) {
+		s.Regrets = min(s.Regrets+1, mostRegrets)
+	}
+	s.Grown = now
+}
+
+// forgetRegrets forgets a regret when there was none for a long time.
+func (d *decision) forgetRegrets() {
+	s, now := &d.memory.Sizes, d.seen.At.Unix()
+	if s.Regrets > 0 && now-max(s.Grown, s.Shrunk) > forgetRegret*int64(d.patience().Seconds()) {
+		s.Regrets--
+		s.Grown = now
+	}
+}
+
+// patience returns how long fewer replicas must have been enough.
+func (d *decision) patience() time.Duration {
+	return d.cfg.Patience << d.memory.Sizes.Regrets
+}
+
+// withSpare returns a demand with what must be spare for replicas to leave.
+func (d *decision) withSpare(demand []float64) []float64 {
+	replica := 0.0
+	for i := range d.plan.Variants {
+		if s := &d.plan.Variants[i]; d.fleet.Variants[i].Wanted > 0 && s.Capacity > 0 && (replica == 0 || s.Capacity < replica) {
+			replica = s.Capacity
+		}
+	}
+	sum, regrets := sumOf(demand), float64(d.memory.Sizes.Regrets)
+	if sum <= 0 {
+		return demand
+	}
+	more := min(spare*sum, spareReplica*replica) + max(regretReplica*regrets*replica, regretSpare*regrets*sum)
+	out := make([]float64, len(demand))
+	for k, r := range demand {
+		out[k] = r * (1 + more/sum)
+	}
+	return out
 }
 
 // adds reports whether a choice has more replicas of a variant than now.
@@ -337,7 +436,8 @@ func adds(choice, now *Choice) bool {
 	return false
 }
 
-// lasts reports whether demands are known for the patience.
+// lasts reports whether demands are known for the patience, and the fleet has not grown in it.
 func (d *decision) lasts() bool {
-	return d.minute-d.memory.Demands[0].Minute >= int64(d.cfg.Patience.Minutes())
+	s, patience := &d.memory.Sizes, d.patience()
+	return d.minute-d.memory.Demands[0].Minute >= int64(patience.Minutes()) && d.seen.At.Unix()-s.Grown >= int64(patience.Seconds())
 }

@@ -57,9 +57,13 @@ type Seen struct {
 	PerToken time.Duration
 }
 
-// breaks reports whether what was measured breaks a promise.
-func (s *Seen) breaks(p *Promise) bool {
-	return s.Latency > p.Within || p.PerToken > 0 && s.PerToken > p.PerToken
+// breaksBy returns how many times longer than promised requests or tokens took, below 1 where the promise is kept.
+func (s *Seen) breaksBy(p *Promise) float64 {
+	by := s.Latency.Seconds() / p.Within.Seconds()
+	if p.PerToken > 0 {
+		by = max(by, s.PerToken.Seconds()/p.PerToken.Seconds())
+	}
+	return by
 }
 
 // Config says how Decide decides. Zero values stand for the defaults.
@@ -149,7 +153,7 @@ type Reason string
 const (
 	// Grows: more requests are expected than the replicas serve within the promise.
 	Grows Reason = "Grows"
-	// Shrinks: fewer replicas have been enough for the patience.
+	// Shrinks: fewer replicas have been enough for the patience, in which the fleet has not grown.
 	Shrinks Reason = "Shrinks"
 	// Cheaper: cheaper replicas would have been enough for the patience. They load before the others leave.
 	Cheaper Reason = "Cheaper"
@@ -173,6 +177,8 @@ type Plan struct {
 	// Classes are the parts of each class that the variants get, in the order of the fleet. They have the sum 1, or are all 0 where no ready
 	// replica serves the class.
 	Classes [][]float64
+	// Patience is how long fewer replicas must have been enough before some leave, and the fleet must not have grown.
+	Patience time.Duration
 	// Demand is the rate that the sizes are for, and Capacity the rate that they serve within the promise.
 	Demand, Capacity float64
 	// Best is the shortest promise that some variant could keep, where none keeps the given one.

@@ -3,6 +3,8 @@ package traffic
 import (
 	"cmp"
 	"fmt"
+	"math"
+	"slices"
 	"time"
 )
 
@@ -27,6 +29,8 @@ type Forecast struct {
 	// SteadyMargin is the part that is added to a forecast by the last minutes, RiseMargin to one by other hours and days.
 	SteadyMargin float64 `json:"steadyMargin,omitempty"`
 	RiseMargin   float64 `json:"riseMargin,omitempty"`
+	// SinceMiss is how many minutes ago the margin rose.
+	SinceMiss int `json:"sinceMiss,omitempty"`
 	// Misses is the part of the minutes that may bring more than the forecast with its margin; 0 stands for DefaultMisses.
 	Misses float64 `json:"misses,omitempty"`
 }
@@ -55,8 +59,12 @@ const (
 	DefaultMisses           = .001
 	marginRises             = .1
 	leastMargin, mostMargin = .05, 3
+	// mostTrend bounds a trend by the highest rate of the short window.
+	mostTrend = 2
 	// leastNew is the least part of a window that new requests are taken to fill: less takes noise for a spike, more sees spikes late.
 	leastNew = .25
+	// byChance is how many standard deviations of requests that come by chance (Poisson) are no sign of more.
+	byChance = 3
 	// soon is how far ahead the margin is judged, in minutes: until another replica has loaded, mostly.
 	soon = 2
 )
@@ -72,7 +80,7 @@ func (f *Forecast) Observe(rate float64, at time.Time) error {
 		return fmt.Errorf("minute %d is not after the last one, %d: did the clock go back?", minute, f.Last)
 	}
 	if f.Last == 0 {
-		f.SteadyMargin, f.RiseMargin = 2*leastMargin, 2*leastMargin
+		f.SteadyMargin, f.RiseMargin, f.SinceMiss = 2*leastMargin, 2*leastMargin, recentMinutes
 		f.Today, f.Day, f.Hour = 1, make([]float64, daySpans), make([]Rise, 60)
 	} else {
 		f.judge(rate)
@@ -101,17 +109,27 @@ func (f *Forecast) Notice(rate float64, at time.Time, window time.Duration) {
 	last := f.Recent[len(f.Recent)-1]
 	gone := min(last, f.Recent[max(0, len(f.Recent)-2)]) // the rate of the requests that the window has left behind
 	part := min(1, max(leastNew, float64(second)/window.Seconds()))
+	if chance := byChance * math.Sqrt(max(last, rate)*part/window.Seconds()); rate-last < chance {
+		f.Newest = max(f.Newest, rate)
+		return
+	}
 	f.Newest = min(max(f.Newest, rate, gone+(rate-last)/part), MaxRate)
 }
 
 // judge takes in how right the last forecast was.
+//
+// A jump is one miss, however many minutes it takes: those after the first one in recentMinutes teach nothing. The first minutes of all teach nothing
+// either: there was no forecast yet.
 func (f *Forecast) judge(rate float64) {
 	margin := &f.SteadyMargin
 	if f.Expected.Rises {
 		margin = &f.RiseMargin
 	}
-	if rate > f.Expected.Rate*(1+*margin) {
-		*margin = min(mostMargin, *margin+marginRises)
+	if f.SinceMiss++; rate > f.Expected.Rate*(1+*margin) {
+		if f.SinceMiss >= recentMinutes && len(f.Recent) >= recentMinutes/2 {
+			*margin = min(mostMargin, *margin+marginRises)
+			f.SinceMiss = 0
+		}
 	} else {
 		missed := cmp.Or(f.Misses, DefaultMisses)
 		*margin = max(leastMargin, *margin-marginRises*missed/(1-missed))
@@ -150,14 +168,21 @@ func (f *Forecast) now() float64 {
 	return sum / max(1, float64(n))
 }
 
-// trend returns what the short window says of so many minutes from now: a line by least squares.
+// trend returns what the short window says of so many minutes from now: the least that lines by least squares through all of it, its half and its
+// last three minutes lead to. A rise that is over is no trend, nor is a jump, nor what was seen for a few minutes only. It leads to no more than twice of
+// what arrived.
 func (f *Forecast) trend(minutes float64) float64 {
-	n := float64(len(f.Recent))
-	if n < 3 {
+	n := len(f.Recent)
+	if n < recentMinutes/2 {
 		return f.now()
 	}
-	sumX, sumY, sumXY, sumXX := 0.0, 0.0, 0.0, 0.0
-	for i, y := range f.Recent {
+	return min(line(f.Recent, minutes), line(f.Recent[n-recentMinutes/2:], minutes), line(f.Recent[n-3:], minutes), mostTrend*slices.Max(f.Recent))
+}
+
+// line returns what a line by least squares through rates leads to.
+func line(rates []float64, minutes float64) float64 {
+	n, sumX, sumY, sumXY, sumXX := float64(len(rates)), 0.0, 0.0, 0.0, 0.0
+	for i, y := range rates {
 		x := float64(i)
 		sumX, sumY, sumXY, sumXX = sumX+x, sumY+y, sumXY+x*y, sumXX+x*x
 	}

@@ -24,7 +24,7 @@ func TestSlowdownIsForgotten(t *testing.T) {
 		"a part, metrics without it":     {1, .1, math.NaN(), 20, 3},
 		"a fleet without requests":       {1, .1, 0, 0, 3},
 	} {
-		f, m := twoGPUs(), &Memory{Slowdowns: map[string]float64{"t4": 3}}
+		f, m := twoGPUs(), &Memory{Variants: map[string]*VariantMemory{"t4": Learn(3)}}
 		v := &f.Variants[1]
 		v.Wanted, v.Ready, v.Least, v.Part, v.Measured.Arrivals = x.replicas, x.replicas, x.replicas, x.part, x.arrivals
 		for i := range 4 * 35 { // several decisions in a minute count once

@@ -7,9 +7,9 @@ func (d *decision) split() {
 	pools, capacity := make([]Pool, len(d.fleet.Variants)), 0.0
 	for i := range pools {
 		v := &d.fleet.Variants[i]
-		pools[i].Replica = d.slowed[i]
+		pools[i].Replica = d.dividing[i]
 		if v.Ready > 0 && !v.Fails {
-			pools[i].Replicas, pools[i].Capacity = d.serving(i), d.plan.Variants[i].Capacity
+			pools[i].Replicas, pools[i].Capacity = d.serving(i), d.divides[i]
 			capacity += pools[i].Replicas * pools[i].Capacity
 		}
 	}
@@ -67,7 +67,7 @@ func (d *decision) limited(wanted []float64, pools []Pool) []float64 {
 		if change := math.Abs(wanted[i]/sum - v.Part); change > d.cfg.Shift {
 			step = min(step, d.cfg.Shift/change)
 		}
-		if present < .99 || v.Part > 0 && (pools[i].Replicas == 0 || v.Part*d.seen.Rate > pools[i].Replicas*d.plan.Variants[i].Capacity) {
+		if present < .99 || v.Part > 0 && (pools[i].Replicas == 0 || v.Part*d.seen.Rate > pools[i].Replicas*d.divides[i]) {
 			return wanted
 		}
 	}

@@ -10,7 +10,7 @@ import (
 // is left goes where there is room, in proportion to 8.1 and to 20 a second.
 func TestSlowVariantGetsOnlyWhatOthersCannotServe(t *testing.T) {
 	for _, x := range []struct{ rate, want float64 }{{40, 0}, {60, 18.1 * 20 / 28.1 / 60}} {
-		f, m := serving(1, 4, 1), &Memory{Slowdowns: map[string]float64{"t4": 2}}
+		f, m := serving(1, 4, 1), &Memory{Variants: map[string]*VariantMemory{"t4": Learn(2)}}
 		f.Promise.Within = 600 * time.Millisecond
 		f.Variants[0].Most, f.Variants[1].Most = 1, 4
 		p, _ := decided(t, &f, Seen{At: midnight, Rate: x.rate}, m)

@@ -84,11 +84,11 @@ func TestFirstToken(t *testing.T) {
 func TestGuardOfTokens(t *testing.T) {
 	f, memory := serving(2, 2, .9), &Memory{}
 	f.Promise.PerToken = 40 * time.Millisecond
-	for minute := range 3 {
+	for minute := range 10 {
 		at := midnight.Add(time.Duration(minute) * time.Minute)
 		_, memory = decided(t, &f, Seen{At: at, Rate: 1, Latency: time.Millisecond, PerToken: 50 * time.Millisecond}, memory)
 	}
-	near(t, "guard", memory.Guard, 1.1*1.1*1.1, 1e-9)
+	near(t, "guard", memory.Guard, 1.1, 1e-9)
 }
 
 func TestCapacity(t *testing.T) {
@@ -147,8 +147,9 @@ func decided(t *testing.T, f *Fleet, s Seen, m *Memory) (*Plan, *Memory) {
 	return p, after
 }
 
-// A promise that is broken although enough replicas serve asks for more, minute by minute, up to twice as much; one that is broken
-// because too few serve does not. Once it is kept, the guard eases.
+// A promise that is broken although enough replicas serve asks for more, step by step, up to twice as much; one that is broken because too few serve
+// does not, and no single minute does. Each step waits for the replicas of the one before: a minute to load and a minute to be measured. Once the promise
+// is kept, the guard gives back a step in each patience, eight minutes here, and waits twice as long when that was wrong.
 func TestGuard(t *testing.T) {
 	f, m := serving(4, 0, 1), &Memory{}
 	at := midnight
@@ -156,16 +157,30 @@ func TestGuard(t *testing.T) {
 		at = at.Add(time.Minute)
 		_, m = decided(t, &f, Seen{At: at, Rate: rate, Latency: latency}, m)
 	}
-	minute(100, 2*time.Second)
-	near(t, "the guard after a minute", m.Guard, 1.1, 1e-9)
-	for range 20 {
-		minute(100, 2*time.Second)
+	minutes := func(n int, rate float64, latency time.Duration) {
+		for range n {
+			minute(rate, latency)
+		}
 	}
+	minutes(2, 100, 2*time.Second)
+	near(t, "the guard after two minutes", m.Guard, 1, 1e-9)
+	minute(100, 2*time.Second)
+	near(t, "the guard after three minutes", m.Guard, 1.1, 1e-9)
+	minutes(3, 100, 2*time.Second)
+	near(t, "the guard while replicas load", m.Guard, 1.1, 1e-9)
+	minutes(40, 100, 2*time.Second)
 	near(t, "the guard after many", m.Guard, 2, 1e-9)
-	minute(100, time.Second)
-	near(t, "the guard after a good minute", m.Guard, 1.96, 1e-9)
-	m.Guard = 1
-	minute(1000, 2*time.Second)
+	minutes(9, 100, time.Second/2)
+	near(t, "the guard after a patience", m.Guard, 2/1.1, 1e-9)
+	minutes(8, 100, 2*time.Second)
+	near(t, "the guard when that was wrong", m.Guard, 2, 1e-9)
+	minutes(9, 100, time.Second/2)
+	near(t, "the guard before twice the patience", m.Guard, 2, 1e-9)
+	minutes(8, 100, time.Second/2)
+	near(t, "the guard after twice the patience", m.Guard, 2/1.1, 1e-9)
+
+	m = &Memory{}
+	minutes(10, 1000, 2*time.Second)
 	near(t, "the guard while too few serve", m.Guard, 1, 1e-9)
 }
 

@@ -30,6 +30,8 @@ type Workload struct {
 	HostNetwork bool
 	// Leaves says that it is being deleted.
 	Leaves bool
+	// Owner is the object that made it and may write its replicas, as "Notebook zoe"; empty for none.
+	Owner string
 }
 
 // OfStatefulSet returns a StatefulSet as a workload.
@@ -46,6 +48,9 @@ func workload(kind string, m *metav1.ObjectMeta, replicas *int32, selector *meta
 	w := &Workload{
 		Kind: kind, Namespace: m.Namespace, Name: m.Name, UID: m.UID, Annotations: m.Annotations, Replicas: 1,
 		HostNetwork: template.Spec.HostNetwork, Leaves: m.DeletionTimestamp != nil,
+	}
+	if owner := metav1.GetControllerOfNoCopy(m); owner != nil {
+		w.Owner = owner.Kind + " " + owner.Name
 	}
 	if replicas != nil {
 		w.Replicas = int(*replicas)
@@ -70,6 +75,9 @@ func (w *Workload) Unfit() string {
 	switch {
 	case w.Replicas > 1:
 		return fmt.Sprintf("spec.replicas: a notebook has one pod, %s asks for %d: set it to 1, or remove the annotations of notebooks", w, w.Replicas)
+	case w.Owner != "":
+		return fmt.Sprintf("metadata.ownerReferences: %s belongs to %s, which writes its replicas: stop the notebook by that object, or make the workload without an owner; "+
+			"remove the annotations of notebooks", w, w.Owner)
 	case w.HostNetwork:
 		return fmt.Sprintf("spec.template.spec.hostNetwork: the pod of %s has no address of its own: remove it, or the annotations of notebooks", w)
 	}
@@ -102,6 +110,20 @@ func (w *Workload) owns(p *v1.Pod) bool {
 		return owner.UID == w.UID
 	}
 	return owner.Kind == "ReplicaSet" && strings.HasPrefix(owner.Name, w.Name+"-")
+}
+
+// crashes is after how many restarts a container that waits for the next one is taken to come up never.
+const crashes = 5
+
+// Crashes reports whether the pod has a container that ends each time that it starts, so that nothing can work in it.
+func Crashes(p *v1.Pod) bool {
+	for i := range p.Status.ContainerStatuses {
+		s := &p.Status.ContainerStatuses[i]
+		if s.State.Waiting != nil && s.State.Waiting.Reason == "CrashLoopBackOff" && s.RestartCount >= crashes {
+			return true
+		}
+	}
+	return false
 }
 
 // ReadySince returns when a pod became ready, and false where it is not.

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
+	"strconv"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
@@ -28,7 +29,7 @@ func claimsOf(fleets []*v1alpha1.InferenceFleet) *claims {
 	c := &claims{owners: map[string]string{}, ages: map[string]int{}}
 	for age, f := range fleets {
 		c.ages[nameOf(f)] = age
-		c.claim(routeKey(f, int(f.Spec.Route.HTTPRoute.Rule)), nameOf(f))
+		c.claim(ownRuleKey(f), nameOf(f))
 		for k := range f.Spec.Classes {
 			c.claim(ruleKey(f, f.Spec.Classes[k].Rule), nameOf(f))
 		}
@@ -58,8 +59,9 @@ func (c *claims) target(f *v1alpha1.InferenceFleet, i int) *refusal {
 // route says that another fleet has a rule of the route that a fleet names, nil where none has.
 func (c *claims) route(f *v1alpha1.InferenceFleet) *refusal {
 	r := &f.Spec.Route.HTTPRoute
-	if owner := c.owners[routeKey(f, int(r.Rule))]; owner != nameOf(f) {
-		return &refusal{reasonRouteTaken, fmt.Sprintf("the older InferenceFleet %s writes the weights of rule %d of HTTPRoute %s: name another rule or route", owner, r.Rule, r.Name)}
+	if owner := c.owners[ownRuleKey(f)]; owner != nameOf(f) {
+		return &refusal{reasonRouteTaken, fmt.Sprintf("the older InferenceFleet %s writes the weights of rule %s of HTTPRoute %s: name another rule or route",
+			owner, cmp.Or(r.RuleName, strconv.Itoa(int(r.Rule))), r.Name)}
 	}
 	for k := range f.Spec.Classes {
 		if owner := c.owners[ruleKey(f, f.Spec.Classes[k].Rule)]; owner != nameOf(f) {
@@ -88,11 +90,19 @@ func targetKey(f *v1alpha1.InferenceFleet, i int) string {
 	return fmt.Sprintf("target %s/%s/%s", f.Namespace, groupKind(ref.APIVersion, ref.Kind), ref.Name)
 }
 
+// ownRuleKey is the key of the rule of a fleet, by its name where the fleet has one.
+func ownRuleKey(f *v1alpha1.InferenceFleet) string {
+	if r := &f.Spec.Route.HTTPRoute; r.RuleName != "" {
+		return ruleKey(f, r.RuleName)
+	}
+	return routeKey(f, int(f.Spec.Route.HTTPRoute.Rule))
+}
+
 func routeKey(f *v1alpha1.InferenceFleet, rule int) string {
 	return fmt.Sprintf("route %s/%s/%d", f.Namespace, f.Spec.Route.HTTPRoute.Name, rule)
 }
 
-// ruleKey is the key of a rule that a class names. A rule without a name is of no class.
+// ruleKey is the key of a rule that a fleet or a class names. A rule without a name is of no class.
 func ruleKey(f *v1alpha1.InferenceFleet, name string) string {
 	return fmt.Sprintf("rule %s/%s/%s", f.Namespace, f.Spec.Route.HTTPRoute.Name, name)
 }

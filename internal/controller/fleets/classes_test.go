@@ -30,6 +30,14 @@ func withLong(t *testing.T) *world {
 	return w
 }
 
+// nameRule gives a rule of the route a name.
+func (w *world) nameRule(index int, name string) {
+	w.Helper()
+	rules, _, _ := unstructured.NestedSlice(w.route.Object, "spec", "rules")
+	rules[index].(map[string]any)["name"] = name
+	must.OK(w.T, unstructured.SetNestedSlice(w.route.Object, rules, "spec", "rules"))
+}
+
 // addRule adds a rule to the route.
 func (w *world) addRule(name, refs string) {
 	w.Helper()
@@ -170,7 +178,8 @@ func TestRefusalsOfClasses(t *testing.T) {
 		}, "False ForeignBackends: rule 3 of HTTPRoute bert has the backend Service other, which is no Service or InferencePool of a variant, or stands there twice: a rule for the fleet alone is needed"},
 		{"a variant that does not serve it has no backend", func(w *world) {
 			w.addRule("l", `{"name": "bert-a100", "port": 80, "weight": 0}`)
-			w.change(func(s *v1alpha1.InferenceFleetSpec) { s.Classes[0].Rule = "l" })
+			w.nameRule(1, "all")
+			w.change(func(s *v1alpha1.InferenceFleetSpec) { s.Classes[0].Rule, s.Route.HTTPRoute.RuleName = "l", "all" })
 		}, "True Routed: the HTTPRoute has the wanted weights"},
 	} {
 		w := withLong(t)

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/tandem-gpu/tandem/internal/controller/contest"
 	"github.com/tandem-gpu/tandem/pkg/api/v1alpha1"
 	"github.com/tandem-gpu/tandem/pkg/traffic"
 )
@@ -20,15 +21,28 @@ type memory struct {
 	failsUntil map[string]time.Time
 	// numbersAt is when the status was written last.
 	numbersAt time.Time
+	// replicas are what was written into the scale targets of the variants, by name.
+	replicas map[string]*contest.Number
+}
+
+// written returns what was written into the scale target of a variant.
+func (m *memory) written(variant string) *contest.Number {
+	if m.replicas[variant] == nil {
+		m.replicas[variant] = &contest.Number{}
+	}
+	return m.replicas[variant]
 }
 
 // remember begins the memory of a fleet with the slowdowns that an earlier process wrote into its status.
 func remember(f *v1alpha1.InferenceFleet) *memory {
-	m := &memory{decided: &traffic.Memory{Slowdowns: map[string]float64{}}, readySince: map[string]time.Time{}, failsUntil: map[string]time.Time{}}
+	m := &memory{
+		decided: &traffic.Memory{Variants: map[string]*traffic.VariantMemory{}}, readySince: map[string]time.Time{}, failsUntil: map[string]time.Time{},
+		replicas: map[string]*contest.Number{},
+	}
 	for i := range f.Status.Variants {
 		s := &f.Status.Variants[i]
 		if x, err := strconv.ParseFloat(s.Slowdown, 64); err == nil && x >= leastSlowdown && x <= mostSlowdown {
-			m.decided.Slowdowns[s.Name] = x
+			m.decided.Variants[s.Name] = traffic.Learn(x)
 		}
 	}
 	return m

@@ -19,7 +19,7 @@ const (
 // metricSet says what the controller decided and did.
 type metricSet struct {
 	decisions, patches                                   *prometheus.CounterVec
-	failures                                             prometheus.Counter
+	failures, contests                                   prometheus.Counter
 	demand, capacity, kept, replicas, weights, slowdowns *prometheus.GaugeVec
 	// fleets are those with series, by "namespace/name".
 	fleets map[string]bool
@@ -34,11 +34,11 @@ func newMetrics() *metricSet {
 		f := family(name)
 		return prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: f.Name, Help: f.Help}, f.Labels)
 	}
-	f := family("failed_passes_total")
+	f, c := family("failed_passes_total"), family("contests_total")
 	m := &metricSet{
 		decisions: counter("decisions_total"), patches: counter("patches_total"),
-		failures: prometheus.NewCounter(prometheus.CounterOpts{Name: f.Name, Help: f.Help}),
-		demand:   gauge("demand"), capacity: gauge("capacity"), kept: gauge("promise_kept"), replicas: gauge("replicas"), weights: gauge("weight"), slowdowns: gauge("slowdown"),
+		failures: prometheus.NewCounter(prometheus.CounterOpts{Name: f.Name, Help: f.Help}), contests: prometheus.NewCounter(prometheus.CounterOpts{Name: c.Name, Help: c.Help}),
+		demand: gauge("demand"), capacity: gauge("capacity"), kept: gauge("promise_kept"), replicas: gauge("replicas"), weights: gauge("weight"), slowdowns: gauge("slowdown"),
 		fleets: map[string]bool{},
 	}
 	for _, kind := range []string{"route", "scale"} {
@@ -57,7 +57,7 @@ func (m *metricSet) gauges() []*prometheus.GaugeVec {
 // Collectors returns the collectors of the controller's metrics.
 func (c *Controller) Collectors() []prometheus.Collector {
 	m := c.metrics
-	list := []prometheus.Collector{m.decisions, m.patches, m.failures}
+	list := []prometheus.Collector{m.decisions, m.patches, m.failures, m.contests}
 	for _, g := range m.gauges() {
 		list = append(list, g)
 	}

@@ -6,6 +6,7 @@ import (
 	"math"
 	"time"
 
+	v1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/labels"
@@ -123,6 +124,7 @@ func (v *visit) observeVariant(ctx context.Context, i int, present map[string]bo
 		}
 		if v.refused[i] = refused; t != nil {
 			v.targets[i], out.Wanted = t, t.replicas
+			v.refused[i] = v.contested(out.Name, t)
 		}
 	}
 	if v.refused[i] == nil {
@@ -142,6 +144,20 @@ func (v *visit) observeVariant(ctx context.Context, i int, present map[string]bo
 	}
 	v.readMeasured(i)
 	return nil
+}
+
+// contested says that somebody else writes the number of a scale target, nil where nobody does. An event tells the begin.
+func (v *visit) contested(variant string, t *target) *refusal {
+	n := v.memory.written(variant)
+	if !n.Read(t.replicas, v.object.Generation, v.now) {
+		return nil
+	}
+	refused := &refusal{reasonContested, n.Says(t.ref.Kind+" "+t.ref.Name) + ", or once the fleet changes"}
+	if n.Began(v.now) {
+		v.metrics.contests.Inc()
+		v.options.Recorder.Eventf(v.reference(), nil, v1.EventTypeWarning, reasonContested, "Resize "+variant, "leaves variant %s alone: %s", variant, refused.message)
+	}
+	return refused
 }
 
 // countReady counts the ready endpoints of a variant's Service, those that have just become ready in part.
@@ -186,7 +202,7 @@ func (v *visit) readMeasured(i int) {
 		v.memory.failsUntil[out.Name] = v.now.Add(failsFor)
 	}
 	out.Fails = v.now.Before(v.memory.failsUntil[out.Name])
-	out.Measured = traffic.Measured{Arrivals: math.NaN(), Completions: math.NaN(), Quantile: v.fleet.Promise.Quantile}
+	out.Measured = traffic.Measured{Arrivals: math.NaN(), Quantile: v.fleet.Promise.Quantile}
 	if out.Ready > 0 {
 		out.Measured.Arrivals, out.Measured.Latency = m.rate/float64(out.Ready), m.latency
 	}

@@ -3,6 +3,7 @@ package fleets
 import (
 	"errors"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -122,7 +123,7 @@ func TestLeavesTheRouteBeforeItShrinks(t *testing.T) {
 	}
 	w.events()
 	wantWrites(t, "the next pass", w.pass(), "scale bert-t4 1→0")
-	if diff := cmp.Diff([]string{"Normal Shrinks shrinks t4 from 1 to 0 replicas: fewer replicas have been enough for 2m0s"}, w.events()); diff != "" {
+	if diff := cmp.Diff([]string{"Normal Shrinks shrinks t4 from 1 to 0 replicas: fewer replicas have been enough for 2m0s, and it has not grown in that time"}, w.events()); diff != "" {
 		t.Error(diff)
 	}
 }
@@ -338,9 +339,9 @@ func TestSlowdownsOutliveTheProcess(t *testing.T) {
 	w := newWorld(t)
 	// With 20 requests a second a replica that is half as fast has a p99 of ln 100 ÷ (25 − 20) s.
 	w.measure(map[string]string{"rate": "20", "rate a100": "20", "latency a100": "0.921"})
-	w.settle(2 * time.Minute)
+	w.settle(time.Hour)
 	learned := w.fleet("bert").Status.Variants[0].Slowdown
-	if learned != "2" {
+	if x, err := strconv.ParseFloat(learned, 64); err != nil || x < 1.9 || x > 2 {
 		t.Fatalf("slowdown: %s", learned)
 	}
 	f := w.fleet("bert")
@@ -351,7 +352,7 @@ func TestSlowdownsOutliveTheProcess(t *testing.T) {
 	w.arrive("20")
 	w.at = w.at.Add(time.Minute)
 	w.pass()
-	if got := w.fleet("bert").Status.Variants; len(got) != 2 || got[0].Slowdown != "2" || got[1].Slowdown != "1" {
+	if got := w.fleet("bert").Status.Variants; len(got) != 2 || got[0].Slowdown != learned || got[1].Slowdown != "1" {
 		t.Errorf("after a restart: %+v", got)
 	}
 }

@@ -16,6 +16,7 @@ import (
 	"github.com/prometheus/common/model"
 
 	"github.com/tandem-gpu/tandem/pkg/api/v1alpha1"
+	"github.com/tandem-gpu/tandem/pkg/traffic"
 )
 
 // Reasons of the condition Measured.
@@ -201,7 +202,7 @@ func (q *querier) seconds(ctx context.Context, field, query string) time.Duratio
 	return time.Duration(s * float64(time.Second))
 }
 
-// ask returns the number that a query has as its result: finite and at least 0. Else it returns NaN and the reason.
+// ask returns the number that a query has as its result: from 0 to the highest legal rate. Else it returns NaN and the reason.
 func (q *querier) ask(ctx context.Context, field, query string) (float64, *refusal) {
 	if q.gone != nil {
 		return math.NaN(), q.gone
@@ -219,8 +220,8 @@ func (q *querier) ask(ctx context.Context, field, query string) (float64, *refus
 	case why != nil:
 	case q.now.Sub(at).Abs() > mostAge:
 		why = &refusal{reasonStale, fmt.Sprintf("the sample is of %s, and now it is %s: see whether Prometheus works, and whether the clocks agree", at.UTC().Format(time.RFC3339), q.now.UTC().Format(time.RFC3339))}
-	case !(x >= 0 && x <= math.MaxFloat64):
-		why = &refusal{reasonNotANumber, fmt.Sprintf("the result is %v: a number of at least 0 is needed", x)}
+	case !(x >= 0 && x <= traffic.MaxRate):
+		why = &refusal{reasonNotANumber, fmt.Sprintf("the result is %v: a number from 0 to %g is needed", x, float64(traffic.MaxRate))}
 	default:
 		return x, nil
 	}

@@ -28,7 +28,7 @@ func TestUnknownRate(t *testing.T) {
 		part  string
 	}{
 		{"gone", func(w *world) { w.prom.Close() }, "False PrometheusUnreachable", "Prometheus cannot be reached: "},
-		{"NaN", func(w *world) { w.arrive("NaN") }, "False NotANumber", "query rate: the result is NaN: a number of at least 0 is needed"},
+		{"NaN", func(w *world) { w.arrive("NaN") }, "False NotANumber", "query rate: the result is NaN: a number from 0 to 1e+09 is needed"},
 		{"infinite", func(w *world) { w.arrive("+Inf") }, "False NotANumber", "query rate: the result is +Inf: "},
 		{"negative", func(w *world) { w.arrive("-1") }, "False NotANumber", "query rate: the result is -1: "},
 		{"empty", func(w *world) { w.measure(nil) }, "False NoSample", "query rate: Prometheus has no sample for it: "},

@@ -31,6 +31,7 @@ const (
 	reasonNoBackend    = "BackendMissing"
 	reasonWriteFailed  = "WriteFailed"
 	reasonRouteChanged = "RouteChanged"
+	reasonAmbiguous    = "RuleAmbiguous"
 )
 
 // totalWeight is the sum of the weights that the controller writes. More would divide requests finer than anybody can measure; the Gateway API
@@ -78,8 +79,8 @@ func readRoute(ctx context.Context, client dynamic.Interface, f *v1alpha1.Infere
 		return nil, &refusal{reasonRouteOwned, fmt.Sprintf("HTTPRoute %s belongs to %s %s, whose controller may write the old weights back: name a route without a controller", r.name, owner.Kind, owner.Name)}, nil
 	}
 	rules, _, _ := unstructured.NestedSlice(o.Object, "spec", "rules")
-	if r.rules[0].index >= len(rules) {
-		return nil, &refusal{reasonRuleMissing, fmt.Sprintf("HTTPRoute %s has %d rules, and rule %d is not among them: rules are counted from 0", r.name, len(rules), r.rules[0].index)}, nil
+	if refused := r.findRule(rules, named.RuleName); refused != nil {
+		return nil, refused, nil
 	}
 	if refused := r.findClasses(rules, f); refused != nil {
 		return nil, refused, nil
@@ -92,7 +93,51 @@ func readRoute(ctx context.Context, client dynamic.Interface, f *v1alpha1.Infere
 			return nil, refused, nil
 		}
 	}
+	if named.RuleName == "" {
+		if refused := r.another(rules, f); refused != nil {
+			return nil, refused, nil
+		}
+	}
 	return r, nil, nil
+}
+
+// findRule finds the rule of a fleet: by its name, where the fleet has one, else by its place.
+func (r *route) findRule(rules []any, name string) *refusal {
+	if name == "" {
+		if r.rules[0].index >= len(rules) {
+			return &refusal{reasonRuleMissing, fmt.Sprintf("HTTPRoute %s has %d rules, and rule %d is not among them: rules are counted from 0", r.name, len(rules), r.rules[0].index)}
+		}
+		return nil
+	}
+	found := []int(nil)
+	for i := range rules {
+		if of, _ := rules[i].(map[string]any); word(of, "name", "") == name {
+			found = append(found, i)
+		}
+	}
+	if len(found) != 1 {
+		return &refusal{reasonRuleMissing, fmt.Sprintf("HTTPRoute %s has %d rules with the name %s, which route names: one is needed", r.name, len(found), name)}
+	}
+	r.rules[0].index = found[0]
+	return nil
+}
+
+// another refuses a route in which a rule that is not the fleet's has a backend for each variant too. Who puts a rule before that of the fleet moves it to
+// another place, and its weights would go into the wrong one.
+func (r *route) another(rules []any, f *v1alpha1.InferenceFleet) *refusal {
+	for i := range rules {
+		if slices.ContainsFunc(r.rules, func(known rule) bool { return known.index == i }) {
+			continue
+		}
+		of, _ := rules[i].(map[string]any)
+		refs, _, _ := unstructured.NestedSlice(of, "backendRefs")
+		it := &route{name: r.name, rules: []rule{{index: i}}}
+		if it.match(0, refs, f) == nil {
+			return &refusal{reasonAmbiguous, fmt.Sprintf("rules %d and %d of HTTPRoute %s both have all backends of the fleet, and its place does not tell which is its own: "+
+				"give the rule a name, and the same one to route.httpRoute.ruleName", r.rules[0].index, i, r.name)}
+		}
+	}
+	return nil
 }
 
 // match finds the backend of each variant in a rule. It refuses a rule that has others: their weights are not the fleet's to write, and without them the

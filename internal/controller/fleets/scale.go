@@ -34,6 +34,7 @@ const (
 	reasonAutoscaled     = "AnotherAutoscaler"
 	reasonServiceMissing = "ServiceMissing"
 	reasonScaleRefused   = "ScaleRefused"
+	reasonContested      = "AnotherWriter"
 )
 
 // fieldManager is the controller's name towards the API server.

@@ -31,9 +31,9 @@ func (v *visit) because() string {
 	case traffic.AtMost:
 		return fmt.Sprintf("%s requests a second are expected, and the largest numbers of replicas serve %s %s: raise maxReplicas", short(v.plan.Demand), short(v.plan.Capacity), within)
 	case traffic.Shrinks:
-		return fmt.Sprintf("fewer replicas have been enough for %v", v.config().PatienceFor(v.fleet))
+		return fmt.Sprintf("fewer replicas have been enough for %v, and it has not grown in that time", v.plan.Patience)
 	case traffic.Cheaper:
-		return fmt.Sprintf("cheaper replicas would have been enough for %v", v.config().PatienceFor(v.fleet))
+		return fmt.Sprintf("cheaper replicas would have been enough for %v", v.plan.Patience)
 	case traffic.Steady:
 		return fmt.Sprintf("%s requests a second are expected, and the replicas serve %s %s", short(v.plan.Demand), short(v.plan.Capacity), within)
 	case traffic.PromiseTooShort:

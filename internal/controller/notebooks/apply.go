@@ -67,7 +67,11 @@ func (c *Controller) apply(ctx context.Context, v *visit) error {
 func (c *Controller) warning(v *visit) string {
 	ends := c.now().Add(v.plan.ParksIn).UTC().Format(time.RFC3339)
 	if v.seen.Phase == notebook.PhaseStarting {
-		return fmt.Sprintf("its pod has not started for %v. At %s it is scaled to zero unless the pod starts before", v.plan.IdleFor.Round(time.Second), ends)
+		what := "its pod has not started"
+		if v.pod != nil && parking.Crashes(v.pod) {
+			what = "its container has ended each time that it started"
+		}
+		return fmt.Sprintf("%s for %v. At %s it is scaled to zero unless the pod starts before", what, v.plan.IdleFor.Round(time.Second), ends)
 	}
 	return fmt.Sprintf("no kernel, terminal or GPU has worked for %v. At %s the pod ends, and what its kernels have in memory is lost, unless something works before; "+
 		"files of volumes stay", v.plan.IdleFor.Round(time.Second), ends)
@@ -80,6 +84,7 @@ func (c *Controller) park(ctx context.Context, v *visit) error {
 	if err != nil {
 		return utilerrors.FilterOut(err, parking.IsStale) // the next pass looks at what the size is now
 	}
+	v.memory.replicas.Wrote(v.Replicas, 0, c.now())
 	reason, note := reasonParked, "scaled to zero after %v without work. A page that is opened through the activator brings it back"
 	if !v.declared.Wakes {
 		reason, note = reasonCulled, "scaled to zero after %v without work. It stays there until its owner scales it"

@@ -15,6 +15,7 @@ import (
 	"k8s.io/client-go/tools/events"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/tandem-gpu/tandem/internal/controller/contest"
 	"github.com/tandem-gpu/tandem/internal/controller/passes"
 	"github.com/tandem-gpu/tandem/pkg/notebook"
 )
@@ -64,6 +65,8 @@ type memory struct {
 	// said is the last problem that an event told, and lost in how many looks in a row the notebook did not answer.
 	said string
 	lost int
+	// replicas are what was written into the workload.
+	replicas contest.Number
 }
 
 // New returns a controller that has not read anything. An error names the option that is not legal.

@@ -49,7 +49,7 @@ func (c *Controller) observe(ctx context.Context, v *visit) error {
 	case err != nil:
 		v.lose(lookNotReady, err.Error())
 	case v.pod == nil:
-	case v.pod.Status.Phase == v1.PodPending:
+	case v.pod.Status.Phase == v1.PodPending || parking.Crashes(v.pod):
 		v.seen.Pod, v.seen.Note = string(v.pod.UID), shown(v.pod)
 	default:
 		v.seen.Pod = string(v.pod.UID)

@@ -83,7 +83,12 @@ func (c *Controller) visits() (list []*visit, invalid int, err error) {
 			c.memory[w.UID] = &memory{}
 		}
 		v := &visit{Workload: w, declared: d, memory: c.memory[w.UID]}
-		if problem := c.problem(w, err); problem != "" {
+		contested := v.memory.replicas.Read(w.Replicas, 0, c.now())
+		problem := c.problem(w, err)
+		if problem == "" && contested {
+			problem = v.memory.replicas.Says(w.String())
+		}
+		if problem != "" {
 			c.complain(v, problem)
 			v.memory.decided = notebook.Memory{}
 			invalid++

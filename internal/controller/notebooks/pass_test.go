@@ -412,3 +412,46 @@ func TestShownIsNoLonger(t *testing.T) {
 		})
 	}
 }
+
+// A notebook that another object made, as Kubeflow's Notebook does, is never parked: that object would start it again, and what its kernels had in memory
+// would be lost for nothing.
+func TestOwnedNotebook(t *testing.T) {
+	w := newWorld(t)
+	w.idleFor(time.Hour)
+	s := w.set()
+	s.OwnerReferences = []metav1.OwnerReference{{APIVersion: "kubeflow.org/v1", Kind: "Notebook", Name: "zoe", Controller: new(true)}}
+	w.put(s)
+	w.wantEvents(w.passes(400), "Warning NotebookInvalid metadata.ownerReferences: StatefulSet ns/nb belongs to Notebook zoe, which writes its replicas")
+	w.want("Invalid")
+}
+
+// Somebody starts a notebook again as soon as it is parked, without a page that was opened. After the second time it is left alone, and its owner is told why.
+func TestAnotherWriter(t *testing.T) {
+	w := newWorld(t)
+	parked := 0
+	for range 12 * 60 {
+		w.idleFor(2 * time.Hour)
+		w.pass(time.Minute)
+		if *w.set().Spec.Replicas == 0 {
+			parked++
+			s := w.set()
+			s.Spec.Replicas = new(int32(1))
+			w.put(s)
+		}
+	}
+	if parked < 2 || parked > 6 {
+		t.Errorf("the notebook was parked %d times in 12 hours", parked)
+	}
+}
+
+// A notebook whose container ends each time that it starts is parked, after the same time as one that never starts.
+func TestCrashLoop(t *testing.T) {
+	w := newWorld(t)
+	w.change(func(p *v1.Pod) {
+		p.Status.Conditions[0].Status = v1.ConditionFalse
+		p.Status.ContainerStatuses = []v1.ContainerStatus{{RestartCount: 5, State: v1.ContainerState{Waiting: &v1.ContainerStateWaiting{Reason: "CrashLoopBackOff"}}}}
+	})
+	w.pass(0)
+	w.wantEvents(w.passes(61), "Warning NotebookIdle its container has ended each time that it started for 50m0s. At 2026-01-31T13:00:00Z", "Normal NotebookParked")
+	w.want("Parked", parkPatch)
+}

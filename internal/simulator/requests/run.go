@@ -198,7 +198,7 @@ func (r *Run) view(now float64) *traffic.Fleet {
 	old := r.visible()
 	if seconds, requests, servers := sums(old); servers > 0 {
 		v.Measured = traffic.Measured{
-			Arrivals: requests / seconds / servers, Completions: math.NaN(), Latency: r.quantile(old), Quantile: r.fleet.Promise.Quantile,
+			Arrivals: requests / seconds / servers, Latency: r.quantile(old), Quantile: r.fleet.Promise.Quantile,
 		}
 	}
 	return &traffic.Fleet{Name: r.fleet.Name, Promise: r.fleet.Promise, Objective: traffic.Proportional, Variants: []traffic.Variant{v}}

@@ -222,12 +222,18 @@ type FleetHTTPRoute struct {
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=253
 	Name string `json:"name"`
-	// Rule is the index of the rule, from 0 to 15.
+	// Rule is the index of the rule, from 0 to 15. It does not count where RuleName is given.
 	// +optional
 	// +kubebuilder:default=0
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=15
 	Rule int32 `json:"rule"`
+	// RuleName is the name of the rule. It is needed where another rule has all backends of the fleet too: the index would tell another rule as soon as
+	// one is put before it.
+	// +optional
+	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?$`
+	// +kubebuilder:validation:MaxLength=253
+	RuleName string `json:"ruleName,omitempty"`
 }
 
 // InferenceFleetStatus is what the controller decided and measured. Numbers alone are written at most once a minute.

@@ -1,0 +1,73 @@
+package contest
+
+import (
+	"strings"
+	"testing"
+	"time"
+)
+
+// contested plays a controller that wants a number, looks every 15 s, and another writer that puts it back after a delay. It returns how often the controller
+// wrote in each hour.
+func contested(hours int, delay time.Duration) (writes []int, n *Number) {
+	n = &Number{}
+	value, undoAt, now := 1, time.Time{}, time.Date(2026, 1, 31, 12, 0, 0, 0, time.UTC)
+	for range hours {
+		writes = append(writes, 0)
+		for end := now.Add(time.Hour); now.Before(end); now = now.Add(15 * time.Second) {
+			if !undoAt.IsZero() && !now.Before(undoAt) {
+				value, undoAt = 1, time.Time{}
+			}
+			if n.Read(value, 1, now) || value == 5 {
+				continue
+			}
+			n.Wrote(value, 5, now)
+			value, undoAt = 5, now.Add(delay)
+			writes[len(writes)-1]++
+		}
+	}
+	return writes, n
+}
+
+// Somebody who writes the number back soon is left to it: three changes in the first hour, and at most one in each further one. The pauses double up to four hours.
+func TestLeftAlone(t *testing.T) {
+	for _, delay := range []time.Duration{time.Second, 5 * time.Minute} {
+		writes, n := contested(24, delay)
+		sum := 0
+		for hour, count := range writes {
+			if sum += count; count > 3 || hour > 0 && count > 1 {
+				t.Errorf("undone after %v: %d changes in hour %d", delay, count, hour)
+			}
+		}
+		if sum < 6 || sum > 11 {
+			t.Errorf("undone after %v: %v changes in a day", delay, writes)
+		}
+		if text := n.Says("Deployment bert"); !strings.Contains(text, "Deployment bert was changed from 1 to 5 replicas") {
+			t.Error(text)
+		}
+	}
+}
+
+// A change that stands for long was no contest: whoever changes the number then wants something new.
+func TestLaterWishes(t *testing.T) {
+	if writes, _ := contested(24, 20*time.Minute); writes[5] != 3 {
+		t.Errorf("a number that changes every 20 minutes is written %v times", writes)
+	}
+}
+
+// One change that is undone is no contest, two are, and what the user asks anew is tried at once. The contest begins at one moment.
+func TestRead(t *testing.T) {
+	n, now := &Number{}, time.Date(2026, 1, 31, 12, 0, 0, 0, time.UTC)
+	for i, want := range []bool{false, true} {
+		n.Wrote(1, 2, now)
+		now = now.Add(time.Minute)
+		if got := n.Read(1, 0, now); got != want || n.Began(now) != want {
+			t.Errorf("after %d changes that were undone: contested %v, begins %v", i+1, got, n.Began(now))
+		}
+	}
+	if later := now.Add(time.Minute); !n.Read(1, 0, later) || n.Began(later) {
+		t.Error("a minute later it is not contested, or begins again")
+	}
+	if n.Read(1, 1, now.Add(2*time.Minute)) {
+		t.Error("with another generation it is contested")
+	}
+}

@@ -1,0 +1,86 @@
+package fleets
+
+import (
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus/testutil"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/tandem-gpu/tandem/pkg/api/v1alpha1"
+	"github.com/tandem-gpu/tandem/test/must"
+)
+
+// Somebody writes the size back after each pass. After two writes the variant is left alone for half an hour: a condition and one event say so, and the other variant
+// grows in its place. A change of the fleet is tried at once.
+func TestAnotherWriterOfTheSize(t *testing.T) {
+	w := newWorld(t)
+	w.arrive("200")
+	writes := 0
+	hour := func() {
+		for range 4 * 60 {
+			w.pass()
+			if w.replicas["bert-a100"] != 1 {
+				writes++
+			}
+			w.replicas["bert-a100"] = 1
+			w.setReady("bert-a100", 1)
+			w.setReady("bert-t4", w.replicas["bert-t4"])
+		}
+	}
+	hour()
+	if writes > 3 || writes < 2 {
+		t.Errorf("the size was written %d times in an hour", writes)
+	}
+	if got, text := w.condition(v1alpha1.ConditionFleetReady), w.message(v1alpha1.ConditionScaled); got != "False AnotherWriter" || !strings.Contains(text, "variant a100: Deployment bert-a100 was changed from 1 to ") {
+		t.Errorf("%s, %s", got, text)
+	}
+	if w.replicas["bert-t4"] != 20 {
+		t.Errorf("t4 has %d replicas", w.replicas["bert-t4"])
+	}
+	told := slices.DeleteFunc(w.events(), func(e string) bool { return !strings.Contains(e, "Warning AnotherWriter leaves variant a100 alone") })
+	if n := testutil.ToFloat64(w.metrics.contests); len(told) != 2 || n != 2 { // after the writes at first, and after the one half an hour later
+		t.Errorf("%d events and %v contests: %q", len(told), n, told)
+	}
+	w.writes = nil
+	f := w.fleet("bert")
+	f.Generation++
+	f.Spec.Variants[0].MinReplicas = 3
+	must.OK(t, w.objects.Update(t.Context(), f))
+	if got := w.pass(); !slices.Contains(got, "scale bert-a100 1→20") && !strings.Contains(strings.Join(got, ","), "scale bert-a100 1→") {
+		t.Errorf("after a change of the fleet: %q", got)
+	}
+}
+
+// A rule is put before that of the fleet, with the same backends: nobody's weights change until the fleet names its rule.
+func TestRuleBeforeTheFleets(t *testing.T) {
+	w := newWorld(t)
+	w.arrive("200")
+	w.pass()
+	rules, _, _ := unstructured.NestedSlice(w.route.Object, "spec", "rules")
+	debug := map[string]any{"matches": []any{map[string]any{"path": map[string]any{"value": "/debug"}}}, "backendRefs": rules[1].(map[string]any)["backendRefs"]}
+	must.OK(t, unstructured.SetNestedSlice(w.route.Object, []any{rules[0], debug, rules[1]}, "spec", "rules"))
+	before := w.weightsOf(2)
+	w.at = w.at.Add(time.Minute)
+	w.replicas["bert-t4"] = 5
+	w.setReady("bert-t4", 5)
+	w.pass()
+	if got := w.condition(v1alpha1.ConditionRouted); got != "False RuleAmbiguous" || w.weightsOf(1) != before || w.weightsOf(2) != before {
+		t.Errorf("%s: %s; weights %s and %s, before %s", got, w.message(v1alpha1.ConditionRouted), w.weightsOf(1), w.weightsOf(2), before)
+	}
+	named := rules[1].(map[string]any)
+	named["name"] = "inference"
+	must.OK(t, unstructured.SetNestedSlice(w.route.Object, []any{rules[0], debug, named}, "spec", "rules"))
+	w.change(func(s *v1alpha1.InferenceFleetSpec) { s.Route.HTTPRoute.RuleName = "inference" })
+	w.pass()
+	if got := w.condition(v1alpha1.ConditionRouted); got != "True Routed" || w.weightsOf(1) != before || w.weightsOf(2) == before {
+		t.Errorf("%s: %s; weights %s and %s, before %s", got, w.message(v1alpha1.ConditionRouted), w.weightsOf(1), w.weightsOf(2), before)
+	}
+	w.change(func(s *v1alpha1.InferenceFleetSpec) { s.Route.HTTPRoute.RuleName = "absent" })
+	w.pass()
+	if got := w.message(v1alpha1.ConditionRouted); got != "HTTPRoute bert has 0 rules with the name absent, which route names: one is needed" {
+		t.Error(got)
+	}
+}
