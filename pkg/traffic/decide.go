@@ -1,9 +1,6 @@
 package traffic
 
-import (
-	"math"
-	"time"
-)
+import "time"
 
 // Memory is what Decide remembers of a fleet from one decision to the next. The zero value knows nothing. It is data: it can be
 // written and read.
@@ -22,25 +19,6 @@ type Memory struct {
 	Minute int64 `json:"minute,omitempty"`
 	// Sizes are the last changes of the sizes.
 	Sizes Sizes `json:"sizes"`
-}
-
-// MinuteDemand is the highest rate that sizes were wanted for in a minute since 1970.
-type MinuteDemand struct {
-	Minute int64   `json:"minute"`
-	Rate   float64 `json:"rate"`
-	// Classes are the highest rates of each class.
-	Classes map[string]float64 `json:"classes,omitempty"`
-	// Worth is what one replica of each variant served together, by what was known then: a rate took more replicas where they served less.
-	Worth float64 `json:"worth"`
-}
-
-// Sizes are the last changes of the sizes of a fleet, and how often a shrink proved wrong.
-type Sizes struct {
-	// Grown and Shrunk are when the fleet last grew for its demand and last shrank, in seconds since 1970, 0 for never.
-	Grown  int64 `json:"grown,omitempty"`
-	Shrunk int64 `json:"shrunk,omitempty"`
-	// Regrets are how many shrinks of late were taken back, at most mostRegrets. Each makes the next one more careful.
-	Regrets int `json:"regrets,omitempty"`
 }
 
 const (
@@ -63,19 +41,6 @@ const (
 	// of a time that is not known so well means many times the replicas. learnedKeeps is the least part of what the declaration says that is left of
 	// it when the slowdown is taken off. The guard asks for more where measurements show that less is served.
 	leastUse, learnedKeeps = .2, 2. / 3
-	// leastSaving is the part of the cost that a swap for cheaper replicas must save: these must load, and both run meanwhile.
-	leastSaving = .05
-	// swapFor is the factor by which a swap is planned for more than the highest demand of the patience: else a little noise would take the
-	// new replicas away again when they have just loaded.
-	swapFor = 1.05
-	// mostLeaves is the part of its replicas that a variant loses in one decision, one at least.
-	mostLeaves = .2
-	// spare is the part of the demand that replicas must be able to serve beyond it for others to leave, but no more than spareReplica of one. Each
-	// regret adds regretReplica of one, or regretSpare of the demand where that is more. Without it, noise has the same replica leave and come again.
-	spare, spareReplica, regretReplica, regretSpare = .05, .5, .5, .03
-	// mostRegrets bounds the regrets, and with them the patience, which doubles with each. One is forgotten after forgetRegret times the patience. On
-	// a load that varies, three of them cost a third more GPUs, and none a few broken promises.
-	mostRegrets, forgetRegret = 1, 16
 )
 
 // Decide returns how many replicas each variant of a fleet should have now, and which part of the requests. It grows at once to what the
@@ -232,8 +197,7 @@ func (d *decision) size() {
 	horizon := longest + d.cfg.Interval
 	demand := d.demand(horizon)
 	d.plan.Demand = sumOf(demand)
-	d.forgetRegrets()
-	d.plan.Patience = d.patience()
+	d.plan.Patience = d.cfg.Patience
 	lasting := d.remember(demand)
 	now := d.present(demand)
 	switch grown := d.cheapest(true, demand); {
@@ -243,7 +207,7 @@ func (d *decision) size() {
 			d.plan.Reason = AtMost
 		}
 		if adds(&grown, &now) {
-			d.grew()
+			d.grew(&now)
 		}
 	default:
 		d.shrink(now, lasting)
@@ -316,128 +280,4 @@ func (d *decision) take(replicas []int) {
 		d.plan.Variants[i].Replicas = n
 		d.plan.Capacity += float64(n) * d.plan.Variants[i].Capacity
 	}
-}
-
-// remember takes in the demand, and returns the highest one of the patience: of each class, or of all requests.
-func (d *decision) remember(demand []float64) (highest []float64) {
-	m, now := d.memory, MinuteDemand{Minute: d.minute, Rate: d.plan.Demand, Classes: d.byClass(demand)}
-	for i := range d.plan.Variants {
-		now.Worth += d.plan.Variants[i].Capacity
-	}
-	if n := len(m.Demands); n > 0 && m.Demands[n-1].Minute == d.minute {
-		m.Demands[n-1] = now.highest(&m.Demands[n-1])
-	} else {
-		m.Demands = append(m.Demands, now)
-	}
-	oldest := d.minute - int64(math.Ceil(d.patience().Minutes()))
-	for len(m.Demands) > 0 && m.Demands[0].Minute < oldest {
-		m.Demands = m.Demands[1:]
-	}
-	for _, x := range m.Demands {
-		now = now.highest(&x)
-	}
-	if len(d.fleet.Classes) == 0 {
-		return []float64{now.Rate}
-	}
-	for k := range d.fleet.Classes {
-		highest = append(highest, now.Classes[d.fleet.Classes[k].Name])
-	}
-	return highest
-}
-
-// shrink takes replicas away that the highest demand of the patience does not need, with some to spare, or swaps them for cheaper ones: those load first.
-func (d *decision) shrink(now Choice, lasting []float64) {
-	lasting = d.withSpare(lasting)
-	ideal := d.cheapest(false, lasting)
-	if adds(&ideal, &now) {
-		more := make([]float64, len(lasting))
-		for k, r := range lasting {
-			more[k] = swapFor * r
-		}
-		ideal = d.cheapest(false, more)
-	}
-	d.take(now.Replicas)
-	d.plan.Reason = Steady
-	if ideal.Cost >= now.Cost || ideal.Capacity < sumOf(lasting) || !d.lasts() {
-		return
-	}
-	target, loading := make([]int, len(now.Replicas)), false
-	for i, n := range ideal.Replicas {
-		target[i] = max(n, now.Replicas[i])
-		loading = loading || d.fleet.Variants[i].Ready < n
-	}
-	switch {
-	case loading && float64(ideal.Cost) > (1-leastSaving)*float64(now.Cost):
-		return
-	case !loading:
-		for i, n := range ideal.Replicas {
-			most := max(1, int(mostLeaves*float64(now.Replicas[i])))
-			target[i] = max(n, now.Replicas[i]-most)
-		}
-	}
-	d.take(target)
-	if d.plan.Reason = Shrinks; loading {
-		d.plan.Reason = Cheaper
-		return
-	}
-	d.memory.Sizes.Shrunk = d.seen.At.Unix()
-}
-
-// grew notes a growth for the demand. One that comes soon after a shrink says that the shrink was wrong.
-func (d *decision) grew() {
-	s, now := &d.memory.Sizes, d.seen.At.Unix()
-	if s.Shrunk > s.Grown && now-s.Shrunk <= 2*int64(d.patience().Seconds()) {
-		s.Regrets = min(s.Regrets+1, mostRegrets)
-	}
-	s.Grown = now
-}
-
-// forgetRegrets forgets a regret when there was none for a long time.
-func (d *decision) forgetRegrets() {
-	s, now := &d.memory.Sizes, d.seen.At.Unix()
-	if s.Regrets > 0 && now-max(s.Grown, s.Shrunk) > forgetRegret*int64(d.patience().Seconds()) {
-		s.Regrets--
-		s.Grown = now
-	}
-}
-
-// patience returns how long fewer replicas must have been enough.
-func (d *decision) patience() time.Duration {
-	return d.cfg.Patience << d.memory.Sizes.Regrets
-}
-
-// withSpare returns a demand with what must be spare for replicas to leave.
-func (d *decision) withSpare(demand []float64) []float64 {
-	replica := 0.0
-	for i := range d.plan.Variants {
-		if s := &d.plan.Variants[i]; d.fleet.Variants[i].Wanted > 0 && s.Capacity > 0 && (replica == 0 || s.Capacity < replica) {
-			replica = s.Capacity
-		}
-	}
-	sum, regrets := sumOf(demand), float64(d.memory.Sizes.Regrets)
-	if sum <= 0 {
-		return demand
-	}
-	more := min(spare*sum, spareReplica*replica) + max(regretReplica*regrets*replica, regretSpare*regrets*sum)
-	out := make([]float64, len(demand))
-	for k, r := range demand {
-		out[k] = r * (1 + more/sum)
-	}
-	return out
-}
-
-// adds reports whether a choice has more replicas of a variant than now.
-func adds(choice, now *Choice) bool {
-	for i, n := range choice.Replicas {
-		if n > now.Replicas[i] {
-			return true
-		}
-	}
-	return false
-}
-
-// lasts reports whether demands are known for the patience, and the fleet has not grown in it.
-func (d *decision) lasts() bool {
-	s, patience := &d.memory.Sizes, d.patience()
-	return d.minute-d.memory.Demands[0].Minute >= int64(patience.Minutes()) && d.seen.At.Unix()-s.Grown >= int64(patience.Seconds())
 }
