@@ -37,6 +37,6 @@ The same input always gives the same output. To play a scenario of your own is w
 	})
 	c.AddCommand(fragmentationCommand(), ratesCommand(), rightsizeCommand(), interferenceCommand(), fitCommand(), scoreCommand(),
 		colocateCommand(), gangsCommand(), elasticCommand(), inferenceCommand(), inferenceSplitCommand(), inferenceBatchesCommand(), lendingCommand(),
-		notebooksCommand(), preemptionCommand(), weightsCommand(), lifetimesCommand(), shortestCommand(), shapesCommand(), drawCommand())
+		notebooksCommand(), preemptionCommand(), weightsCommand(), lifetimesCommand(), shortestCommand(), shapesCommand(), settleCommand(), drawCommand())
 	return c
 }

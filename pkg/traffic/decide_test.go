@@ -380,3 +380,19 @@ func TestTellsLaterBeforeItGrows(t *testing.T) {
 		t.Errorf("the fleet grew %d times; it should have grown from 1 to 2", grown)
 	}
 }
+
+// TestNoCliff: near the edge of a promise, a learned slowdown that differs by a hundredth does not change the size by more than twice, and none asks for more
+// than twice of what the declaration does.
+func TestNoCliff(t *testing.T) {
+	f := Fleet{Name: "f", Objective: Proportional, Promise: Promise{Within: 31800 * time.Microsecond, Quantile: .99}, Variants: []Variant{{
+		Name: "v", Replica: Replica{Rate: 94, Time: 10600 * time.Microsecond, Variation: .1}, Cost: 10, Least: 1, Most: 1000, Load: 25 * time.Second, Wanted: 3, Ready: 3, Warm: 3, Part: 1,
+		Measured: Measured{Arrivals: math.NaN()},
+	}}}
+	sizes := map[int]int{}
+	for percent := 100; percent <= 200; percent++ {
+		p, _ := decided(t, &f, Seen{At: midnight, Rate: 150}, &Memory{Variants: map[string]*VariantMemory{"v": Learn(float64(percent) / 100)}})
+		if sizes[percent] = p.Variants[0].Replicas; percent > 100 && sizes[percent] > 2*sizes[percent-1] || sizes[percent] > 2*sizes[100] {
+			t.Errorf("at %d %% of the declared time there are %d replicas, at one less %d, at 100 %d", percent, sizes[percent], sizes[percent-1], sizes[100])
+		}
+	}
+}

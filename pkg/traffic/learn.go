@@ -200,7 +200,7 @@ func (m *VariantMemory) learn(measured float64, until int64) {
 	}
 	if m.Until = until; m.Slow.Mean > known+math.Log(mostStep) {
 		m.Slow.Mean = known + math.Log(mostStep)
-		m.Slow.Above = Run{Steps: changed - 1} // the next step needs no new evidence, but what is measured after this one must not speak against it
+		m.Slow.Above = Run{Steps: float64(int(changed)<<m.Slow.Doubt) - 1} // the next step needs no new evidence, but what is measured after this one must not speak against it
 	}
 }
 

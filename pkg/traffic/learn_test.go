@@ -38,3 +38,32 @@ func TestSlowdownIsForgotten(t *testing.T) {
 		}
 	}
 }
+
+// A level that rose for two measurements and was then again what it had been takes twice as much to rise the next time, for a day of minutes.
+func TestLevelDoubts(t *testing.T) {
+	measured := func(l *Level, x float64, times int) (changes int) {
+		for range times {
+			if l.Observe(x) {
+				changes++
+			}
+		}
+		return changes
+	}
+	var l Level
+	measured(&l, 0, 60)
+	if n := measured(&l, 1, 2); n != 1 {
+		t.Fatalf("%d changes by two high measurements, want 1", n)
+	}
+	measured(&l, 0, 59)
+	if n := measured(&l, 1, 2); n != 0 || l.Doubt != 1 {
+		t.Errorf("two high measurements again change it, doubt %d", l.Doubt)
+	}
+	if n := measured(&l, 1, 4); n != 1 {
+		t.Errorf("%d changes by six high measurements in a row, want 1", n)
+	}
+	measured(&l, 1, 60)
+	measured(&l, 1, forgetDoubt)
+	if l.Doubt != 0 {
+		t.Errorf("after a calm day the doubt is %d", l.Doubt)
+	}
+}

@@ -12,6 +12,12 @@ type Level struct {
 	// Count is how many measurements are in the mean, and Changed says that it began with a change: then nothing that was believed before is in it.
 	Count   int  `json:"count,omitempty"`
 	Changed bool `json:"changed,omitempty"`
+	// Before was the mean before the last change to more, while it may still prove to have been none, and Rose says that there is one. Doubt is how many
+	// were none of late: each doubles what the next change takes. Calm is how many measurements there were since the last change.
+	Before float64 `json:"before,omitempty"`
+	Rose   bool    `json:"rose,omitempty"`
+	Doubt  int     `json:"doubt,omitempty"`
+	Calm   int     `json:"calm,omitempty"`
 	// Above and Below are the sums of what was measured above and below the mean since there was more of it than noise explains.
 	Above Run `json:"above"`
 	Below Run `json:"below"`
@@ -35,6 +41,9 @@ const (
 	mostCount = 240
 	// noiseCount does so for the standard deviation, and noiseFirst is how many measurements its first guess counts for.
 	noiseCount, noiseFirst = 60, 8
+	// takenBack is within how many measurements a change to more proves to have been none, when the mean is again what it was but for the noise, mostDoubt bounds the doubt, and forgetDoubt is how many
+	// measurements without a change take away one: a day of minutes.
+	takenBack, mostDoubt, forgetDoubt = 60, 2, 1440
 	// cut is how many standard deviations a measurement may move the mean by.
 	cut = 3
 )
@@ -47,9 +56,17 @@ func (l *Level) Observe(x float64) (isOther bool) {
 	steps := min(max((x-l.Mean)/l.Noise, -mostSteps), mostSteps)
 	l.Above.add(steps, x)
 	l.Below.add(-steps, x)
+	l.Calm++
+	if l.Rose = l.Rose && l.Calm < takenBack; l.Calm >= forgetDoubt && l.Doubt > 0 {
+		l.Doubt, l.Calm = l.Doubt-1, 0
+	}
 	for _, run := range []*Run{&l.Above, &l.Below} {
-		if run.Steps >= changed {
-			l.Mean, l.Count, l.Changed = run.Sum/float64(run.Count), run.Count, true
+		if run.Steps >= float64(int(changed)<<l.Doubt) {
+			before := l.Mean
+			l.Mean, l.Count, l.Changed, l.Calm = run.Sum/float64(run.Count), run.Count, true, 0
+			if l.doubt(); run == &l.Above {
+				l.Rose, l.Before = true, before
+			}
 			l.Above, l.Below = Run{}, Run{}
 			return true
 		}
@@ -64,7 +81,15 @@ func (l *Level) Observe(x float64) (isOther bool) {
 	const deviation = 1.2533 // of a normal distribution, for each mean distance
 	l.Noise += (deviation*math.Abs(off) - l.Noise) / float64(min(l.Count+noiseFirst, noiseCount))
 	l.Noise = max(l.Noise, leastNoise)
+	l.doubt()
 	return false
+}
+
+// doubt looks whether the last change to more was none.
+func (l *Level) doubt() {
+	if l.Rose && l.Mean < l.Before+l.Noise {
+		l.Doubt, l.Rose = min(l.Doubt+1, mostDoubt), false
+	}
 }
 
 // add takes a measurement into a run, which ends where nothing is left of it.
