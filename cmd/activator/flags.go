@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -43,8 +44,17 @@ func command() *cobra.Command {
 	f.Float32Var(&s.qps, "kube-api-qps", 20, "the most requests to the API server in a second")
 	f.IntVar(&s.burst, "kube-api-burst", 40, "the most requests to the API server at once")
 	f.DurationVar(&s.activator.HoldFor, "hold-for", 5*time.Minute, "how long a request waits for its notebook, 1s to 1h")
-	f.IntVar(&s.activator.MostHeld, "most-held", 1000, "how many requests wait at a time, an eighth of them for one notebook, 1 to 100000")
+	f.IntVar(&s.activator.MostHeld, "most-held", 1000, "how many requests wait at a time, an eighth of them for the notebooks of one namespace, 1 to 100000")
+	f.IntVar(&s.activator.MostConnections, "most-connections", 2000, "how many connections clients have at a time, an eighth of them with requests for the notebooks of one "+
+		"namespace, 1 to 100000; each takes some 100 KiB")
+	f.StringSliceVar(&s.activator.StripHeaders, "strip-headers", nil, "`names` of headers that are not passed on to notebooks, such as X-Forwarded-User")
+	f.StringSliceVar(&s.activator.StripCookies, "strip-cookies", nil, "`names` of cookies that are not passed on to notebooks, nor set by them: those of the login; * is any part of a name")
 	return c
+}
+
+// all reports whether each text is legal.
+func all(texts []string, legal func(string) bool) bool {
+	return !slices.ContainsFunc(texts, func(text string) bool { return !legal(text) })
 }
 
 // check returns an error that names the flag and its legal values.
@@ -58,8 +68,11 @@ func (s *settings) check() error {
 	}{
 		{"hold-for", a.HoldFor >= activator.LeastHoldFor && a.HoldFor <= activator.MostHoldFor, a.HoldFor, "1s to 1h"},
 		{"most-held", a.MostHeld >= 1 && a.MostHeld <= activator.MostMostHeld, a.MostHeld, "1 to 100000"},
+		{"most-connections", a.MostConnections >= 1 && a.MostConnections <= activator.MostMostConnections, a.MostConnections, "1 to 100000"},
 		{"kube-api-qps", s.qps > 0, s.qps, "above 0"},
 		{"kube-api-burst", s.burst >= 1, s.burst, "1 or more"},
+		{"strip-headers", all(a.StripHeaders, activator.IsHeader), a.StripHeaders, "names of headers such as X-Forwarded-User, without Host and Cookie"},
+		{"strip-cookies", all(a.StripCookies, activator.IsCookie), a.StripCookies, "names of cookies such as _oauth2_proxy*"},
 	} {
 		if !v.legal {
 			return fmt.Errorf("--%s: %v is not legal, legal is %s", v.flag, v.value, v.want)

@@ -56,7 +56,9 @@ func (s *settings) run(ctx context.Context) error {
 		return err
 	}
 	o.Informers.StartWithContext(ctx)
-	return serve(ctx, server(s.address, a), server(s.probes, probes))
+	front := server(s.address, a)
+	front.ConnState = activator.NewBounded(s.activator.MostConnections).State
+	return serve(ctx, front, server(s.probes, probes))
 }
 
 func server(address string, h http.Handler) *http.Server {

@@ -113,7 +113,7 @@ func ask(h http.Handler, path string) (code int, body string) {
 // The program is alive at once, and ready once it has seen the workloads and the pods.
 func TestProbes(t *testing.T) {
 	client := fake.NewClientset()
-	o := activator.Options{Kube: client, Informers: informers.NewSharedInformerFactory(client, 0), Recorder: events.NewFakeRecorder(1), HoldFor: time.Minute, MostHeld: 8}
+	o := activator.Options{Kube: client, Informers: informers.NewSharedInformerFactory(client, 0), Recorder: events.NewFakeRecorder(1), HoldFor: time.Minute, MostHeld: 8, MostConnections: 8}
 	a, err := activator.New(o)
 	must.OK(t, err)
 	h, err := probes(a)

@@ -24,17 +24,23 @@ type Options struct {
 	Kube kubernetes.Interface
 	// Recorder writes events about workloads.
 	Recorder events.EventRecorder
-	// HoldFor bounds how long a request waits for its notebook, and MostHeld how many wait at a time. No notebook may hold more than an eighth of
-	// these, at least one, so that one that never starts leaves room for the others.
+	// HoldFor bounds how long a request waits for its notebook, and MostHeld how many wait at a time. The notebooks of
+	// a namespace may hold an eighth of these together, at least one, so that those that never start leave room for the others.
 	HoldFor  time.Duration
 	MostHeld int
+	// MostConnections bounds the connections of clients; an eighth of them may have requests for notebooks of one namespace.
+	MostConnections int
+	// StripHeaders and StripCookies are names of headers and patterns of names of cookies that are not passed on: those of the login before the activator.
+	StripHeaders, StripCookies []string
 }
 
-// Bounds of Options.HoldFor and Options.MostHeld.
+// Bounds of Options.
 const (
 	LeastHoldFor = time.Second
 	MostHoldFor  = time.Hour
 	MostMostHeld = 100_000
+	// MostMostConnections is that of Options.MostConnections. Each takes some 100 KiB.
+	MostMostConnections = 100_000
 )
 
 // Activator passes requests to notebooks, and wakes those that are parked.
@@ -48,9 +54,10 @@ type Activator struct {
 	metrics      *metricSet
 
 	mu sync.Mutex
-	// held are the requests that wait, by notebook, and all of them.
-	held    map[string]*waiting
-	heldAll int
+	// held are the requests that wait, by notebook, by namespace, and all of them; served are those that are served, by namespace.
+	held               map[string]*waiting
+	heldIn, served     map[string]int
+	heldAll, servedAll int
 }
 
 // waiting is what waits for a notebook.
@@ -67,12 +74,24 @@ func New(o Options) (*Activator, error) {
 		return nil, fmt.Errorf("requests are held for %v, legal is %v to %v", o.HoldFor, LeastHoldFor, MostHoldFor)
 	case o.MostHeld < 1 || o.MostHeld > MostMostHeld:
 		return nil, fmt.Errorf("%d requests are held at most, legal is 1 to %d", o.MostHeld, MostMostHeld)
+	case o.MostConnections < 1 || o.MostConnections > MostMostConnections:
+		return nil, fmt.Errorf("%d connections at most, legal is 1 to %d", o.MostConnections, MostMostConnections)
+	}
+	for _, name := range o.StripHeaders {
+		if !IsHeader(name) {
+			return nil, fmt.Errorf("%q is no name of a header that can be stripped", name)
+		}
+	}
+	for _, name := range o.StripCookies {
+		if !IsCookie(name) {
+			return nil, fmt.Errorf("%q is no name of a cookie", name)
+		}
 	}
 	sets, deployments, pods := o.Informers.Apps().V1().StatefulSets(), o.Informers.Apps().V1().Deployments(), o.Informers.Core().V1().Pods()
 	return &Activator{
 		options: o, statefulSets: sets.Lister(), deployments: deployments.Lister(), pods: pods.Lister(),
 		synced:    []cache.InformerSynced{sets.Informer().HasSynced, deployments.Informer().HasSynced, pods.Informer().HasSynced},
-		transport: newTransport(), metrics: newMetrics(), held: map[string]*waiting{},
+		transport: newTransport(), metrics: newMetrics(), held: map[string]*waiting{}, heldIn: map[string]int{}, served: map[string]int{},
 	}, nil
 }
 
@@ -103,6 +122,14 @@ func (a *Activator) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	result, target := resultPassed, ""
 	if refused == nil {
+		end := a.begin(n.Namespace)
+		if end == nil {
+			refused = &refusal{status: http.StatusServiceUnavailable, result: resultFull, retry: true, message: fmt.Sprintf("too many requests are for notebooks of namespace %s: try again later", n.Namespace)}
+		} else {
+			defer end()
+		}
+	}
+	if refused == nil {
 		if target = a.target(n); target == "" {
 			result = resultWoken
 			target, refused = a.wait(r, n)
@@ -124,7 +151,9 @@ func (a *Activator) proxy(target string) *httputil.ReverseProxy {
 		Rewrite: func(p *httputil.ProxyRequest) {
 			p.Out.URL.Scheme, p.Out.URL.Host, p.Out.Host = "http", target, p.In.Host
 			p.SetXForwarded()
+			a.options.strip(p.Out.Header)
 		},
+		ModifyResponse: a.options.clean,
 		ErrorHandler: func(w http.ResponseWriter, r *http.Request, err error) {
 			if r.Context().Err() != nil {
 				return // the client has gone

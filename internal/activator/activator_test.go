@@ -56,7 +56,7 @@ func newWorld(t *testing.T, change ...func(*Options)) *world {
 	kube := kubefake.NewClientset()
 	kube.PrependReactor("patch", "statefulsets", w.scale)
 	w.factory = informers.NewSharedInformerFactory(kube, 0)
-	o := Options{Informers: w.factory, Kube: kube, Recorder: w.said, HoldFor: time.Minute, MostHeld: 16}
+	o := Options{Informers: w.factory, Kube: kube, Recorder: w.said, HoldFor: time.Minute, MostHeld: 16, MostConnections: 80}
 	for _, c := range change {
 		c(&o)
 	}
@@ -229,7 +229,7 @@ func TestUpgrade(t *testing.T) {
 // A path that leads to no notebook that may be parked is not found, whatever is there.
 func TestUnknown(t *testing.T) {
 	w := newWorld(t)
-	for _, path := range []string{"/", "/ns", "/NS/nb/", "/ns/%2e%2e/nb", "/ns/other/", "/other/nb/"} {
+	for _, path := range []string{"/", "/ns", "/NS/nb/", "/ns/other/", "/other/nb/"} {
 		if got, body := w.ask("GET", path); got != 404 {
 			t.Errorf("%s: %d %s", path, got, body)
 		}
@@ -310,9 +310,9 @@ func TestScaleFails(t *testing.T) {
 	}
 }
 
-// Requests that wait are bounded, for one notebook and together. Those that end make room.
+// Requests that wait are bounded, for the notebooks of a namespace and together. Those that end make room.
 func TestHeld(t *testing.T) {
-	w := newWorld(t) // 16 in all, 2 of one notebook
+	w := newWorld(t) // 16 in all, 2 of one namespace
 	n, refused := w.find("/ns/nb/")
 	if refused != nil {
 		t.Fatal(refused.message)
@@ -321,6 +321,12 @@ func TestHeld(t *testing.T) {
 	_, second := w.hold(n)
 	if of, _ := w.hold(n); of != nil {
 		t.Error("a third request of one notebook waits")
+	}
+	sibling := *n
+	workload := *n.Workload
+	workload.Name, sibling.Workload = "sibling", &workload
+	if of, _ := w.hold(&sibling); of != nil {
+		t.Error("a third request of one namespace waits")
 	}
 	w.wants("GET", "/ns/nb/", 503, "too many requests wait")
 	first()
@@ -334,7 +340,7 @@ func TestHeld(t *testing.T) {
 	for i := range 17 {
 		other := *n
 		copied := *n.Workload
-		copied.Name, other.Workload = fmt.Sprint("nb", i), &copied
+		copied.Namespace, other.Workload = fmt.Sprint("ns", i), &copied
 		of, end := w.hold(&other)
 		if (of != nil) != (i < 16) {
 			t.Errorf("request %d waits: %t", i, of != nil)
@@ -344,7 +350,7 @@ func TestHeld(t *testing.T) {
 	for _, end := range ends[:16] {
 		end()
 	}
-	if w.heldAll != 0 || len(w.held) != 0 {
+	if w.heldAll != 0 || len(w.held) != 0 || len(w.heldIn) != 0 {
 		t.Errorf("%d requests are left, %v", w.heldAll, w.held)
 	}
 }
@@ -363,7 +369,7 @@ func TestProxyFails(t *testing.T) {
 
 // Until it has read the API server, the activator does not say that there is no notebook.
 func TestUnread(t *testing.T) {
-	o := Options{Informers: informers.NewSharedInformerFactory(kubefake.NewClientset(), 0), HoldFor: time.Second, MostHeld: 1}
+	o := Options{Informers: informers.NewSharedInformerFactory(kubefake.NewClientset(), 0), HoldFor: time.Second, MostHeld: 1, MostConnections: 1}
 	a, err := New(o)
 	must.OK(t, err)
 	r := httptest.NewRecorder()
@@ -371,7 +377,9 @@ func TestUnread(t *testing.T) {
 	if r.Code != http.StatusServiceUnavailable || !strings.Contains(r.Body.String(), "not read yet") {
 		t.Errorf("%d %s", r.Code, r.Body)
 	}
-	for _, bad := range []Options{{HoldFor: 1, MostHeld: 1}, {HoldFor: 2 * time.Hour, MostHeld: 1}, {HoldFor: time.Second}, {HoldFor: time.Second, MostHeld: 100_001}} {
+	for _, bad := range []Options{
+		{HoldFor: time.Second, MostHeld: 1, MostConnections: 100_001}, {HoldFor: time.Second, MostHeld: 1, MostConnections: 1, StripCookies: []string{"a=b"}},
+		{HoldFor: time.Second, MostHeld: 1, MostConnections: 1, StripHeaders: []string{"Host"}}, {HoldFor: 1, MostHeld: 1}, {HoldFor: 2 * time.Hour, MostHeld: 1}, {HoldFor: time.Second}, {HoldFor: time.Second, MostHeld: 100_001}} {
 		if _, err := New(bad); err == nil {
 			t.Errorf("%+v is legal", bad)
 		}

@@ -46,6 +46,9 @@ func nothing(message string) *refusal {
 
 // find returns the notebook of a path /NAMESPACE/NAME/…, as it was sent, with its escapes.
 func (a *Activator) find(path string) (*found, *refusal) {
+	if ambiguous(path) {
+		return nil, &refusal{status: http.StatusBadRequest, result: resultUnknown, message: "a path may not have empty segments, nor . and .., also escaped"}
+	}
 	parts := strings.SplitN(strings.TrimPrefix(path, "/"), "/", 3)
 	if len(parts) < 2 || len(validation.IsDNS1123Label(parts[0])) > 0 || len(validation.IsDNS1123Subdomain(parts[1])) > 0 {
 		return nil, nothing("a path begins with the namespace and the name of a notebook: /NAMESPACE/NAME/")

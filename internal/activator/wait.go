@@ -15,12 +15,14 @@ import (
 const (
 	// lookEvery is the pause between two looks whether a pod is ready. A longer one delays each first answer by half of it.
 	lookEvery = 200 * time.Millisecond
-	// eachPart is the part of the held requests that one notebook may have.
+	// eachPart is the part of the held requests, and of the connections, that the notebooks of one namespace may have.
 	eachPart = 8
 	// dialWithin bounds the time of a connection to a pod.
 	dialWithin = 5 * time.Second
 	// idlePerPod bounds the connections that wait for another request to the same pod.
 	idlePerPod = 8
+	// answerHeaders bounds the bytes of the headers of an answer.
+	answerHeaders = 64 << 10
 	// fieldManager is the activator's name towards the API server.
 	fieldManager = "tandem-activator"
 )
@@ -28,6 +30,7 @@ const (
 func newTransport() *http.Transport {
 	return &http.Transport{
 		DialContext: (&net.Dialer{Timeout: dialWithin}).DialContext, MaxIdleConnsPerHost: idlePerPod, IdleConnTimeout: 30 * time.Second, DisableCompression: true,
+		MaxResponseHeaderBytes: answerHeaders,
 	}
 }
 
@@ -43,7 +46,7 @@ func (a *Activator) wait(r *http.Request, n *found) (target string, refused *ref
 	}
 	of, release := a.hold(n)
 	if of == nil {
-		return "", &refusal{status: http.StatusServiceUnavailable, result: resultFull, retry: true, message: "too many requests wait for notebooks: try again later"}
+		return "", &refusal{status: http.StatusServiceUnavailable, result: resultFull, retry: true, message: "too many requests wait for notebooks, or for those of this namespace: try again later"}
 	}
 	defer release()
 	ctx, end := context.WithTimeout(r.Context(), a.options.HoldFor)
@@ -108,11 +111,12 @@ func (a *Activator) hold(n *found) (*waiting, func()) {
 	if of == nil {
 		of = &waiting{}
 	}
-	if a.heldAll >= a.options.MostHeld || of.count >= max(1, a.options.MostHeld/eachPart) {
+	if a.heldAll >= a.options.MostHeld || a.heldIn[n.Namespace] >= max(1, a.options.MostHeld/eachPart) {
 		return nil, nil
 	}
 	a.held[key] = of
 	of.count++
+	a.heldIn[n.Namespace]++
 	a.heldAll++
 	a.metrics.held.Set(float64(a.heldAll))
 	return of, func() {
@@ -122,6 +126,9 @@ func (a *Activator) hold(n *found) (*waiting, func()) {
 		a.metrics.held.Set(float64(a.heldAll))
 		if of.count--; of.count == 0 {
 			delete(a.held, key)
+		}
+		if a.heldIn[n.Namespace]--; a.heldIn[n.Namespace] == 0 {
+			delete(a.heldIn, n.Namespace)
 		}
 	}
 }
