@@ -188,7 +188,7 @@ func (e *engine) endsSoon(job int) bool {
 		e.history.Outcomes[job].Ended <= e.after(min(e.setup.Preemption.Grace, longestAwaited-e.setup.Preemption.Grace))
 }
 
-// longestAwaited is how long a preemptor waits at most for a pod that ends: victims.LeavingWithin.
+// longestAwaited is how long a preemptor waits at most for a pod that ends: kube.LeavingWithin.
 const longestAwaited = 10 * time.Minute
 
 // goes reports whether a job is about to leave its place, as a preemptor of a priority sees it. The room of a job of the

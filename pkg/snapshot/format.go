@@ -118,7 +118,7 @@ type Pod struct {
 	Priority         int32 `json:"priority,omitempty"`
 	// Since is when the pod got its node; absent where that is not known.
 	Since time.Time `json:"since,omitzero"`
-	// EndsBy is when the pod ends at the latest, as it declares; absent where it declares no end, or has not started.
+	// EndsBy is when the pod ends at the latest, by its deadline and its grace period; absent where it declares no end, or has not started.
 	EndsBy time.Time `json:"endsBy,omitzero"`
 	// Ends is when it probably ends; absent where nothing is predicted.
 	Ends *Ends `json:"ends,omitempty"`

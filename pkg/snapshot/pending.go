@@ -26,7 +26,7 @@ type Pending struct {
 // Request is what a pod asks for.
 type Request struct {
 	Priority int32 `json:"priority,omitempty"`
-	// EndsAfterSeconds is for how long the pod runs at most, 0 for no bound.
+	// EndsAfterSeconds is for how long the pod runs at most, its grace period included, 0 for no bound.
 	EndsAfterSeconds int64              `json:"endsAfterSeconds,omitempty"`
 	Containers       []ContainerRequest `json:"containers"`
 	// ComputeLimit and MemoryLimitBytes are those on each device, 0 for the request.

@@ -8,6 +8,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/tandem-gpu/tandem/internal/cluster/kube"
 	"github.com/tandem-gpu/tandem/pkg/api/config"
 	"github.com/tandem-gpu/tandem/pkg/preemption"
 	"github.com/tandem-gpu/tandem/pkg/vgpu"
@@ -141,7 +142,7 @@ func TestGracePeriod(t *testing.T) {
 		if got, short := cut.GracePeriod(p); got != min(c.want, time.Minute) || short != c.cut {
 			t.Errorf("%v, at most a minute: %v, cut %v", c.seconds, got, short)
 		}
-		if slow := free.TraitsOf(p, vgpu.Room{}).as.Slow; slow != (c.want > LeavingWithin) {
+		if slow := free.TraitsOf(p, vgpu.Room{}).as.Slow; slow != (c.want > kube.LeavingWithin) {
 			t.Errorf("%v: slow %v", c.seconds, slow)
 		}
 		if cut.TraitsOf(p, vgpu.Room{}).as.Slow {

@@ -57,7 +57,7 @@ func (g *Guards) TraitsOf(pod *v1.Pod, host vgpu.Room) Traits {
 		namespace: unique.Make(pod.Namespace).Value(), run: runOf(pod), least: g.least(pod), leads: leadOf(pod),
 	}
 	grace, _ := g.GracePeriod(pod)
-	t.as.Slow, t.soon = grace > LeavingWithin, g.soon(pod)
+	t.as.Slow, t.soon = grace > kube.LeavingWithin, g.soon(pod)
 	t.as.NeverPreempts = pod.Spec.PreemptionPolicy != nil && *pod.Spec.PreemptionPolicy == v1.PreemptNever
 	if pod.Spec.Priority != nil {
 		t.as.Priority = *pod.Spec.Priority

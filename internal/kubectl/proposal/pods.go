@@ -211,9 +211,7 @@ func (r *reader) add(pod *v1.Pod) error {
 		Name: snapshot.NameOf(kube.PathOf(pod), vgpu.UID(fmt.Sprintf("added-%05d", len(r.added.Pods)+1))), Gang: gang, Since: r.created,
 		Request: snapshot.RequestOf(request, 0),
 	}
-	if ends := pod.Spec.ActiveDeadlineSeconds; ends != nil {
-		out.Request.EndsAfterSeconds = *ends
-	}
+	out.Request.EndsAfterSeconds, _ = kube.LongestRun(pod)
 	r.added.Pods = append(r.added.Pods, out)
 	return nil
 }

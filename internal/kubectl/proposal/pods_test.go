@@ -30,7 +30,7 @@ func TestPods(t *testing.T) {
 		return &snapshot.Request{MilliCPU: 500, Containers: []snapshot.ContainerRequest{{Name: "main", Kind: "app", Slots: 3, MemoryBytes: 6 << 30}}}
 	}
 	first := request()
-	first.Priority, first.EndsAfterSeconds, first.Models = 7, 60, []snapshot.ModelRequest{{Model: "A100"}}
+	first.Priority, first.EndsAfterSeconds, first.Models = 7, 90, []snapshot.ModelRequest{{Model: "A100"}}
 	g := snapshot.GangName{Source: "scheduling.k8s.io", Namespace: "b", Name: "g"}
 	want := &proposal.Added{
 		Pods: []snapshot.Pending{
@@ -55,7 +55,7 @@ func TestJob(t *testing.T) {
 		"    metadata: {labels: {tandem-gpu.io/gang: j}, annotations: {tandem-gpu.io/min-members: \"2\", tandem-gpu.io/required-topology: nvlink, tandem-gpu.io/max-slowdown: \"1.2\"}}\n"+
 		"    spec: {nodeSelector: {a: b}, containers: [{name: main, image: x, resources: {limits: {tandem-gpu.io/vgpu: 1}}}]}\n"), "team", noon)
 	must.OK(t, err)
-	if len(got.Pods) != 2 || got.Pods[1].Path() != "team/j-1" || got.Pods[1].Request.EndsAfterSeconds != 90 || got.Gangs[0].Members != 2 || got.Gangs[0].MinCount != 2 {
+	if len(got.Pods) != 2 || got.Pods[1].Path() != "team/j-1" || got.Pods[1].Request.EndsAfterSeconds != 120 || got.Gangs[0].Members != 2 || got.Gangs[0].MinCount != 2 {
 		t.Errorf("%+v", got)
 	}
 	want := []string{"pods that a Job creates when others have ended", "node selectors, affinities and spread constraints", "promised slowdowns", "topologies of gangs"}

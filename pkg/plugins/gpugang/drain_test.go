@@ -61,18 +61,31 @@ func (c *cluster) on(node string) string {
 	return ""
 }
 
-// Pods that end before the drain does use the room meanwhile, and only they.
+// graceful has a pod take so long to end after its deadline.
+func graceful(p *v1.Pod, grace time.Duration) *v1.Pod {
+	seconds := int64(grace / time.Second)
+	p.Spec.TerminationGracePeriodSeconds = &seconds
+	return p
+}
+
+// Pods that end before the drain does use the room meanwhile, and only they. The kubelet gives a pod its grace period after its deadline.
 func TestBackfill(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := drained(t, 2, within(pod("passing", 10), time.Hour))
 		c.Create(within(pod("long", 10), 2*time.Hour))
 		c.AwaitMessage("long", "free share is 0")
+		c.Create(graceful(within(pod("years", 10), time.Second), 10*365*24*time.Hour))
+		c.AwaitMessage("years", "free share is 0")
+		c.Create(graceful(within(pod("late", 10), time.Hour-time.Minute), 9*time.Minute))
+		c.AwaitMessage("late", "free share is 0")
 		c.Create(within(pod("short", 10), time.Minute))
 		if got := c.AwaitBound("short", 1); got["short"] != "n2" {
 			t.Errorf("the pod that ends in time is on %v", got)
 		}
-		if got := c.Bound("long"); len(got) != 0 {
-			t.Errorf("the pod that ends too late is on %v", got)
+		for _, name := range []string{"long", "years", "late"} {
+			if got := c.Bound(name); len(got) != 0 {
+				t.Errorf("the pod %s, which ends too late, is on %v", name, got)
+			}
 		}
 	})
 }

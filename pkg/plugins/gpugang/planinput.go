@@ -236,11 +236,12 @@ func (in *planInput) tryable(limits map[string]int, unresolved []vgpu.Assignment
 // for an unknown end.
 func (p *Plugin) endOf(uid vgpu.UID, pod string) int64 {
 	seen := p.machine.Seen(uid, pod)
-	switch {
-	case seen == nil:
+	if seen == nil {
 		return 0
-	case seen.Spec.ActiveDeadlineSeconds != nil && seen.Status.StartTime != nil:
-		return seen.Status.StartTime.Unix() + *seen.Spec.ActiveDeadlineSeconds
+	}
+	switch longest, ends := kube.LongestRun(seen); {
+	case ends && seen.Status.StartTime != nil:
+		return vgpu.Sum(seen.Status.StartTime.Unix(), longest)
 	case seen.Spec.ActiveDeadlineSeconds == nil && seen.Spec.RestartPolicy == v1.RestartPolicyAlways:
 		return gang.Never
 	}

@@ -9,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	fwk "k8s.io/kube-scheduler/framework"
 
+	"github.com/tandem-gpu/tandem/internal/cluster/kube"
 	"github.com/tandem-gpu/tandem/internal/cluster/podgroup"
 	"github.com/tandem-gpu/tandem/internal/cluster/victims"
 	"github.com/tandem-gpu/tandem/internal/scheduler/machine"
@@ -119,7 +120,7 @@ func (p *Plugin) victimsAt(now time.Time) map[vgpu.UID]bool {
 	p.machine.Lock(func(l machine.Locked) { chosen = l.State.Victims(now) })
 	all := make(map[vgpu.UID]bool, len(chosen))
 	for uid, by := range chosen {
-		all[uid] = by.Sub(now) <= victims.LeavingWithin+slack
+		all[uid] = by.Sub(now) <= kube.LeavingWithin+slack
 	}
 	return all
 }

@@ -312,7 +312,7 @@ func TestGrace(t *testing.T) {
 	p.Spec.TerminationGracePeriodSeconds = &seconds
 	expect(t, "five minutes", now.Add(300*time.Second+slack), plugin.awaitedUntil(p, now))
 	for _, seconds = range []int64{601, 315_360_000, 9_223_372_036, 9_223_372_037, math.MaxInt64} {
-		expect(t, fmt.Sprint(seconds), now.Add(victims.LeavingWithin+slack), plugin.awaitedUntil(p, now))
+		expect(t, fmt.Sprint(seconds), now.Add(kube.LeavingWithin+slack), plugin.awaitedUntil(p, now))
 		expect(t, "slow", true, plugin.isSlow(p))
 	}
 	deadline := int64(3600)

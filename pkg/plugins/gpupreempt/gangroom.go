@@ -10,7 +10,6 @@ import (
 
 	"github.com/tandem-gpu/tandem/internal/cluster/kube"
 	"github.com/tandem-gpu/tandem/internal/cluster/podgroup"
-	"github.com/tandem-gpu/tandem/internal/cluster/victims"
 	"github.com/tandem-gpu/tandem/internal/scheduler/machine"
 	"github.com/tandem-gpu/tandem/pkg/preemption"
 	"github.com/tandem-gpu/tandem/pkg/reservation"
@@ -81,7 +80,7 @@ func (p *Plugin) keepGangRoom(a *gangAttempt) error {
 	longest := time.Duration(0)
 	for _, pod := range a.leavingPods() {
 		made.Victims[kube.UIDOf(pod)] = reservation.Victim{Pod: kube.PathOf(pod), Node: pod.Spec.NodeName}
-		longest = max(longest, victims.GracePeriod(pod))
+		longest = max(longest, kube.GracePeriod(pod))
 	}
 	made.Until = p.now().Add(longest)
 	answer := machine.Answer{Refuse: &reservation.Refuse{Why: "it is gone"}}

@@ -5,7 +5,7 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 
-	"github.com/tandem-gpu/tandem/internal/cluster/victims"
+	"github.com/tandem-gpu/tandem/internal/cluster/kube"
 )
 
 // slack is how long a pod may exist beyond its grace period before the plugin takes it to stay. The kubelet sends
@@ -16,7 +16,7 @@ const slack = 30 * time.Second
 // isSlow reports whether a pod takes longer to end after an eviction than a preemptor waits.
 func (p *Plugin) isSlow(pod *v1.Pod) bool {
 	grace, _ := p.guards.GracePeriod(pod)
-	return grace > victims.LeavingWithin
+	return grace > kube.LeavingWithin
 }
 
 // endOf returns when a pod is gone at the latest after an eviction now.
@@ -28,11 +28,11 @@ func (p *Plugin) endOf(pod *v1.Pod) time.Time {
 // awaitedUntil returns how long a preemptor waits for the room of a pod that leaves: until it is gone, but no longer
 // than for any.
 func (p *Plugin) awaitedUntil(pod *v1.Pod, now time.Time) time.Time {
-	by, most := p.endOf(pod), now.Add(victims.LeavingWithin).Add(slack)
+	by, most := p.endOf(pod), now.Add(kube.LeavingWithin).Add(slack)
 	if pod.DeletionTimestamp != nil {
 		by = pod.DeletionTimestamp.Add(slack)
 	} else if at, soon := p.guards.EndsSoon(pod, now); soon {
-		by = at.Add(victims.GracePeriod(pod)).Add(slack) // the kubelet gives it its own grace period from then on
+		by = at.Add(kube.GracePeriod(pod)).Add(slack) // the kubelet gives it its own grace period from then on
 	}
 	if by.After(most) {
 		return most

@@ -20,8 +20,8 @@ import (
 	fwk "k8s.io/kube-scheduler/framework"
 	frameworkruntime "k8s.io/kubernetes/pkg/scheduler/framework/runtime"
 
+	"github.com/tandem-gpu/tandem/internal/cluster/kube"
 	"github.com/tandem-gpu/tandem/internal/cluster/podgroup"
-	"github.com/tandem-gpu/tandem/internal/cluster/victims"
 	"github.com/tandem-gpu/tandem/internal/scheduler/machine"
 	"github.com/tandem-gpu/tandem/pkg/api/config"
 	configv1 "github.com/tandem-gpu/tandem/pkg/api/config/v1"
@@ -107,7 +107,7 @@ func (c *cluster) delete(action clienttesting.Action) (bool, runtime.Object, err
 	if pod.Spec.NodeName == "" {
 		return false, nil, nil
 	}
-	grace := victims.GracePeriod(pod)
+	grace := kube.GracePeriod(pod)
 	if now := d.DeleteOptions.GracePeriodSeconds; now != nil {
 		grace = time.Duration(*now) * time.Second
 	}

@@ -22,8 +22,8 @@ func readRequest(pod *v1.Pod) (vgpu.Request, error) {
 	if err == nil && len(r.Containers) > 0 {
 		err = kube.CheckAnnotations(pod, kube.LargestAssignment(&r))
 	}
-	if deadline := pod.Spec.ActiveDeadlineSeconds; deadline != nil {
-		r.Ends = time.Now().Unix() + *deadline
+	if longest, is := kube.LongestRun(pod); is {
+		r.Ends = vgpu.Sum(time.Now().Unix(), longest)
 	}
 	return r, err
 }

@@ -164,8 +164,8 @@ func describe(out *snapshot.Pod, pod *v1.Pod, gangOf func(*v1.Pod) *snapshot.Gan
 	if pod.Spec.Priority != nil {
 		out.Priority = *pod.Spec.Priority
 	}
-	if pod.Spec.ActiveDeadlineSeconds != nil && pod.Status.StartTime != nil {
-		out.EndsBy = time.Unix(vgpu.Sum(pod.Status.StartTime.Unix(), *pod.Spec.ActiveDeadlineSeconds), 0).UTC()
+	if longest, is := kube.LongestRun(pod); is && pod.Status.StartTime != nil {
+		out.EndsBy = time.Unix(vgpu.Sum(pod.Status.StartTime.Unix(), longest), 0).UTC()
 	}
 	for i := range pod.Status.Conditions {
 		if c := &pod.Status.Conditions[i]; c.Type == v1.PodScheduled && c.Status == v1.ConditionTrue {
@@ -340,10 +340,7 @@ func (p *Plugin) snapshotPending(w *waiting, gangOf func(*v1.Pod) *snapshot.Gang
 	}
 	if r, err := readRequest(w.pod); err == nil {
 		out.Request = snapshot.RequestOf(&r, 0)
-		out.Request.EndsAfterSeconds = 0
-		if bound := w.pod.Spec.ActiveDeadlineSeconds; bound != nil {
-			out.Request.EndsAfterSeconds = *bound
-		}
+		out.Request.EndsAfterSeconds, _ = kube.LongestRun(w.pod)
 	}
 	message := ""
 	for i := range w.pod.Status.Conditions {

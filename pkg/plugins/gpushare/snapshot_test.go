@@ -271,7 +271,7 @@ func TestSnapshotOfADeclaredEnd(t *testing.T) {
 		bound   *int64
 		want    time.Time
 	}{
-		{"started, with a bound", &started, &hour, time.Unix(1e9+3600, 0).UTC()},
+		{"started, with a bound and 30 s of grace", &started, &hour, time.Unix(1e9+3630, 0).UTC()},
 		{"not started", nil, &hour, time.Time{}},
 		{"without a bound", &started, nil, time.Time{}},
 	} {
