@@ -200,7 +200,7 @@ func (w *workers) sizes(r *elasticRun, there []*elasticJob) (want, order []int, 
 		curve, cost := w.knows.of(r, j)
 		e := elastic.Job{
 			Name: j.name, Arrived: int64(j.arrive), Started: int64(j.started), Sizes: j.sizes, Placed: j.places,
-			Worker: j.worker(0), Wishes: together, Curve: curve, Cost: cost, Served: j.service, Moved: j.moved,
+			Worker: j.worker(0), Wishes: together, Curve: curve, Cost: cost, Moved: j.moved,
 		}
 		if w.lengths != nil {
 			if e.Remaining, err = w.lengths.remaining(r, j); err != nil {

@@ -133,7 +133,7 @@ func (r *lendingRun) elasticJobs(there []int) []elastic.Job {
 		}
 		jobs = append(jobs, elastic.Job{
 			Name: j.name, Arrived: lendingStart + int64(j.arrive), Started: started, Sizes: j.sizes, Placed: j.places,
-			Worker: j.worker(0), Wishes: together, Curve: j.curve(r.GPUs), Cost: j.cost, Served: j.service, Moved: j.moved,
+			Worker: j.worker(0), Wishes: together, Curve: j.curve(r.GPUs), Cost: j.cost, Moved: j.moved,
 		})
 	}
 	for at, f := range r.fleets {

@@ -57,7 +57,6 @@ func benchWorld(b *testing.B, nodes, jobs, workers, waiting int) *world {
 		}
 		if i < jobs {
 			j.Started = w.now - int64(1000+17*i)
-			j.Served = float64(workers) * float64(w.now-j.Started)
 			for rank := range workers {
 				n, device := list[at/8], at%8
 				a := testkit.Assignment(b, n, device, fmt.Sprintf("%s-%d", j.Name, rank), 10)

@@ -26,7 +26,7 @@ func TestBruteForceLaw(t *testing.T) {
 			j.Worker, j.Cost, j.Remaining = worker(10), 0, 0
 			w.jobs = append(w.jobs, j)
 			w.start(t, &w.jobs[i])
-			w.jobs[i].Served = float64(between(t, "served", 0, 3)) * 10_000
+			w.jobs[i].Arrived = w.now - int64(between(t, "age", 0, 3))*10_000
 		}
 		policy := uniform(t, "policy", "goodput", "ffdl")
 		plan := w.decide(t, elastic.Config{Policy: policy})
@@ -38,7 +38,7 @@ func TestBruteForceLaw(t *testing.T) {
 				continue
 			}
 			free -= j.Sizes[0]
-			list := choicesOf(policy, j, gpus)
+			list := choicesOf(policy, j, w.now)
 			lists = append(lists, list)
 			for _, c := range list {
 				if c.size == target.Workers {
@@ -73,7 +73,7 @@ type choice struct {
 }
 
 // choicesOf lists the sizes of a job as the documentation of the policies has them.
-func choicesOf(policy string, j *elastic.Job, gpus int) []choice {
+func choicesOf(policy string, j *elastic.Job, time int64) []choice {
 	now, base := 0, j.Curve.Rate(j.Sizes[0], 1)
 	for _, n := range j.Sizes { // where workers are missing, the job has the next larger size
 		if len(j.Placed) > now {
@@ -88,7 +88,10 @@ func choicesOf(policy string, j *elastic.Job, gpus int) []choice {
 			continue
 		}
 		if now == 0 || n <= now || rate >= 1.1*j.Curve.Rate(now, 1) {
-			list = append(list, choice{n, math.Log(rate/base) * 900 * float64(gpus) / (900*float64(gpus) + j.Served)})
+			if n < now {
+				rate /= 1.1
+			}
+			list = append(list, choice{n, math.Log(rate/base) * 7200 / (7200 + float64(time-j.Arrived))})
 		}
 	}
 	return list

@@ -94,7 +94,6 @@ func TestInvalidJobs(t *testing.T) {
 		{"a negative cost", func(j *elastic.Job) { j.Cost = -1 }, "costs -1 seconds, legal is 0 to"},
 		{"a cost that is no number", func(j *elastic.Job) { j.Cost = math.NaN() }, "costs NaN seconds"},
 		{"no time left", func(j *elastic.Job) { j.Remaining = -1 }, "-1 seconds remain"},
-		{"negative service", func(j *elastic.Job) { j.Served = -1 }, "had GPUs for -1 seconds"},
 		{"a rate of 0", points(elastic.Point{Workers: 1, Rate: 0}), "the rate of 1 workers is 0, legal is above 0"},
 		{"a rate that is no number", points(elastic.Point{Workers: 1, Rate: math.NaN()}), "the rate of 1 workers is NaN"},
 		{"an infinite rate", points(elastic.Point{Workers: 1, Rate: math.Inf(1)}), "the rate of 1 workers is +Inf"},
@@ -162,7 +161,7 @@ func TestWorkersRefuses(t *testing.T) {
 	}
 }
 
-// TestMaxPlacements: of two jobs that would grow only one is placed, and the plan says that it was cut.
+// TestMaxPlacements: of two jobs that would grow only one is placed in each round, and the plan says that it was cut.
 func TestMaxPlacements(t *testing.T) {
 	w := &world{Cluster: clusterOf(testkit.Node(t, "n0", testkit.A100, 8)), now: 1_000_000}
 	for _, name := range []string{"a", "b"} {
@@ -170,7 +169,7 @@ func TestMaxPlacements(t *testing.T) {
 		w.extend(t, &w.jobs[len(w.jobs)-1], 1, "")
 	}
 	plan := w.decide(t, elastic.Config{MaxPlacements: 1})
-	if got := plan.Targets[0].Workers + plan.Targets[1].Workers; got != 3 || !plan.Stats.Cut || plan.Stats.Placed != 1 {
+	if got := plan.Targets[0].Workers + plan.Targets[1].Workers; got != 3 || !plan.Stats.Cut || plan.Stats.Placed != plan.Stats.Rounds {
 		t.Errorf("targets %+v with %+v, want one job with two workers", plan.Targets, plan.Stats)
 	}
 }
@@ -190,7 +189,7 @@ func TestWholeDeviceFromScatteredShares(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			n := testkit.Node(t, "n1", testkit.A100, 2)
-			running := elastic.Job{Name: "runs", Arrived: 1, Started: 1, Served: 1e6, Worker: worker(5), Curve: elastic.Curve{Growth: 1, Apart: 1}}
+			running := elastic.Job{Name: "runs", Arrived: 1, Started: 1, Worker: worker(5), Curve: elastic.Curve{Growth: 1, Apart: 1}}
 			for size := tc.least; size <= 4; size++ {
 				running.Sizes = append(running.Sizes, size)
 			}

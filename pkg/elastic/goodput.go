@@ -8,30 +8,35 @@ import (
 )
 
 const (
-	// leastGain is by which part faster a job must be after a change that has repaid its cost. A smaller value lets jobs
-	// change for less.
+	// leastGain is by which part faster a job must be after a change that has repaid its cost, and by which part slower a job
+	// that shrinks counts than it is then, so that the jobs that get its devices must gain more than it loses. A smaller value lets
+	// jobs change for less.
 	leastGain = .1
 	// lindy is how much longer, as a part of the time that it has run, a job with an unknown end is expected to run. A
 	// job of five minutes must repay a change sooner than a job of five hours. A larger value lets young jobs change more
 	// often.
 	lindy = .5
-	// youngService is the time in seconds on all devices of the pool, after which the progress of a job counts half. A
-	// smaller value favours jobs that came later, most of which end soon. On 64 devices it is 16 GPU-hours, after which
-	// Tiresias (Gu et al., NSDI 2019) puts a job into its second queue.
-	youngService = 900
+	// youngAge is the time in seconds since its arrival after which the progress of a job counts half. A smaller value favours
+	// jobs that came later, most of which end soon.
+	youngAge = 7200
 )
 
 // goodput divides the capacity for the largest sum, over the jobs, of
 //
-//	weight × log(rate ÷ rate of the least size × (1 − cost ÷ horizon, if the size changes))
+//	weight × log(rate ÷ rate of the least size × (1 − cost ÷ horizon, if the size changes) ÷ (1 + leastGain, if it falls))
 //
 // The logarithm makes the first doubling of a job's speed worth as much as the next one, so that GPUs go to the jobs that
-// they speed up by the largest part (proportional fairness, Kelly 1997). The weight of a job falls with the GPU time that
-// it has had, by youngService. The horizon is Config.Horizon, the time that remains of the job, or lindy × the time that
-// it has run, whichever is least.
+// they speed up by the largest part (proportional fairness, Kelly 1997). The weight of a job falls with its age, by youngAge.
+// The horizon is Config.Horizon, the time that remains of the job, or lindy × the time that it has run, whichever is least.
 //
-// A running job never grows unless that repays its cost within the horizon with a gain of leastGain. Jobs that wait come
-// first: they start in the order of the queue, where their least sizes fit, and running jobs shrink for them.
+// A running job never grows unless that repays its cost within the horizon with a gain of leastGain. The present sizes are one
+// of the divisions, without a cost, so that a job grows by the shrinking of another one only where both together gain more than
+// the changes cost. Jobs that wait come first: they start in the order of the queue, where their least sizes fit, and running
+// jobs shrink for them.
+//
+// Jobs of one age weigh the same for ever, whatever sizes they have had, and an older job never weighs more than a younger one. So no
+// plan undoes an earlier one because of it: two equal jobs do not take devices from each other in turns, as they would if the job
+// that has had less GPU time weighed more (least attained service, Tiresias, Gu et al., NSDI 2019).
 //
 // Capacity that is lent is divided afterwards: first what is lent for the longest, among jobs that may have it for as long, then the rest of
 // it. A job that runs keeps the size that it has, or grows if that repays before the devices go back.
@@ -91,7 +96,7 @@ func (s *search) divideLent(p *pool, want []int, lasts float64, capacity vgpu.Mi
 // options lists the sizes that a job may have now, the present one first.
 func (s *search) options(e *entry) []option {
 	list := make([]option, 0, len(e.Sizes)+1)
-	weight := weightOf(e)
+	weight := s.weightOf(e)
 	if !e.waits() {
 		list = append(list, option{e.size, e.takes(e.size), weight * math.Log(e.current/e.base)})
 	}
@@ -102,6 +107,9 @@ func (s *search) options(e *entry) []option {
 		kept := 1.0
 		if !e.waits() {
 			kept = s.kept(e)
+		}
+		if n < e.size {
+			kept /= 1 + leastGain
 		}
 		list = append(list, option{n, e.takes(n), weight * math.Log(e.rates[at]/e.base*kept)})
 	}
@@ -135,9 +143,7 @@ func (s *search) repays(e *entry, rate float64) bool {
 	return rate*s.kept(e) >= e.current*(1+leastGain)
 }
 
-// weightOf returns how much the progress of a job counts: 1 for a young job, less with the GPU time that it has had. A pool may
-// have no devices left: all nodes of a model are cordoned while jobs run there.
-func weightOf(e *entry) float64 {
-	young := youngService * float64(max(1, e.pool.devices))
-	return young / (young + e.Served*float64(e.unit)/1000)
+// weightOf returns how much the progress of a job counts: 1 for a new job, less with its age.
+func (s *search) weightOf(e *entry) float64 {
+	return youngAge / (youngAge + max(0, float64(s.now-e.Arrived)))
 }

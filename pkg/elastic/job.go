@@ -37,8 +37,6 @@ type Job struct {
 	Cost float64
 	// Remaining is the time in seconds that the job still takes with its fewest workers. 0 stands for an unknown time. See Lengths.
 	Remaining float64
-	// Served is the time in seconds that workers of the job have had GPUs, added up over the workers.
-	Served float64
 	// Moved are the Unix times in seconds of the last changes of the job's size, ascending.
 	Moved []int64
 }
@@ -81,8 +79,6 @@ func (j *Job) Validate() error {
 		return fmt.Errorf("validate job %s: a change of size costs %v seconds, legal is 0 to %g", j.Name, j.Cost, maxSeconds)
 	case !(j.Remaining >= 0 && j.Remaining <= maxSeconds):
 		return fmt.Errorf("validate job %s: %v seconds remain, legal is 0 to %g", j.Name, j.Remaining, maxSeconds)
-	case !(j.Served >= 0 && j.Served <= maxSeconds*MaxWorkers):
-		return fmt.Errorf("validate job %s: workers had GPUs for %v seconds, legal is 0 to %g", j.Name, j.Served, maxSeconds*MaxWorkers)
 	}
 	if err := j.Curve.Validate(); err != nil {
 		return fmt.Errorf("validate job %s: %w", j.Name, err)

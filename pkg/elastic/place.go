@@ -27,6 +27,7 @@ func (s *search) decide(p *pool) error {
 			p.lent, round = nil, 0
 			p.restore(before)
 		case !learned:
+			t.reprieve()
 			s.copies = t.copies
 			t.explain()
 			return nil
@@ -106,9 +107,10 @@ func (t *trial) place(round int) (learned bool, err error) {
 	t.sortByGain(t.larger)
 	for at, i := range t.larger {
 		e := t.pool.entries[i]
-		if at >= t.cfg.MaxPlacements {
+		if at >= t.cfg.MaxPlacements { // no job shrinks for it
 			t.keep(i)
-			t.stats.Cut = true
+			e.limit, e.blocked = min(e.limit, max(e.size, e.least())), e.waits()
+			t.stats.Cut, learned = true, true
 			continue
 		}
 		t.stats.Placed++
@@ -202,6 +204,45 @@ func (t *trial) needsMore(e *entry) (bool, error) {
 	}
 	e.scattered = least
 	return least > 0, nil
+}
+
+// reprieve lets jobs that shrink keep the workers whose room no other job takes, those with the lowest ranks first: the job for which they were to
+// leave may have found no places. A policy that does not weigh rates shrinks jobs by its own rules.
+func (t *trial) reprieve() {
+	if t.policy.worth == nil {
+		return
+	}
+	left := t.pool.capacity
+	for i, e := range t.pool.entries {
+		left -= e.takes(t.want[i])
+	}
+	for i, e := range t.pool.entries {
+		for n := t.want[i]; n < min(e.size, len(e.Placed)); {
+			from := n
+			n = min(e.above(n), len(e.Placed))
+			size := min(e.above(n-1), e.size) // workers that are missing come back
+			if e.takes(size-from) > left || e.rate(size) <= t.after[i] || !t.restore(e, e.Placed[from:n]) {
+				break
+			}
+			left -= e.takes(size - from)
+			t.want[i], t.after[i] = size, e.rate(size)
+		}
+	}
+}
+
+// restore gives back the places of workers that were removed, all or none, and reports whether they are free.
+func (t *trial) restore(e *entry, places []vgpu.Assignment) bool {
+	for i, a := range places {
+		n := t.node(a.Node)
+		if !e.Worker.Request.Host.Within(n.Room()) || n.Add(a) != nil {
+			for _, b := range places[:i] {
+				t.remove(e, b)
+			}
+			return false
+		}
+		n.SetRoom(n.Room().Less(e.Worker.Request.Host))
+	}
+	return true
 }
 
 // sortByGain orders jobs that start or grow: those that start in the order of the pool, then the others by the progress

@@ -131,7 +131,6 @@ func (w *world) start(t *rapid.T, j *elastic.Job) {
 	}
 	if w.extend(t, j, uniform(t, "size", j.Sizes...), uniform(t, "on", models...)) {
 		j.Started = j.Arrived + 50
-		j.Served = float64(len(j.Placed)) * float64(w.now-j.Started)
 	}
 	switch n := len(j.Placed); between(t, "disturbed", 0, 9) {
 	case 8: // a worker died

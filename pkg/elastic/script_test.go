@@ -22,10 +22,10 @@ import (
 //	job NAME SIZES [key=value …] a job: sizes are 1-8, 2-8/2 in steps of 2, or 2^8 for powers of two from 2 to 8. Keys:
 //	                             now=N workers run, waits=SECONDS or runs=SECONDS since it came or started,
 //	                             slots=N of each worker (10), priority=N, growth=F and apart=F of the curve,
-//	                             rates=(WORKERS:RATE,…), cost=SECONDS, remaining=SECONDS, served=SECONDS,
+//	                             rates=(WORKERS:RATE,…), cost=SECONDS, remaining=SECONDS,
 //	                             moved=SECONDS since its last change, required=LEVEL
 //	reserve MILLI [in=SECONDS]   capacity for others
-//	workers [policy=NAME]        what Workers decides
+//	workers [policy=NAME] [placements=N]  what Workers decides; MaxPlacements
 //	apply                        what it decided last comes true
 //	wait SECONDS                 time goes by
 func TestScripts(t *testing.T) {
@@ -156,7 +156,6 @@ func set(j *elastic.Job, time int64, now *int, a datadriven.CmdArg) error {
 		"apart":     func() { j.Curve.Apart = v },
 		"cost":      func() { j.Cost = v },
 		"remaining": func() { j.Remaining = v },
-		"served":    func() { j.Served = v },
 		"moved":     func() { j.Moved = append(j.Moved, time-int64(v)) },
 	}
 	if keys[a.Key] == nil {
@@ -182,13 +181,20 @@ func (s *script) reserve(args []datadriven.CmdArg) (string, error) {
 }
 
 func (s *script) workers(args []datadriven.CmdArg) (string, error) {
-	var cfg elastic.Config
+	var (
+		cfg elastic.Config
+		err error
+	)
 	for _, a := range args {
-		if a.Key == "policy" {
+		switch a.Key {
+		case "policy":
 			cfg.Policy = a.Vals[0]
+		case "placements":
+			if cfg.MaxPlacements, err = strconv.Atoi(a.Vals[0]); err != nil {
+				return "", err
+			}
 		}
 	}
-	var err error
 	if s.plan, err = elastic.Workers(s.Cluster, s.jobs, s.reserved, s.now, cfg); err != nil {
 		return "", err
 	}

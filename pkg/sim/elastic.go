@@ -64,9 +64,9 @@ func (c ElasticConfig) withDefaults() ElasticConfig {
 	return c
 }
 
-// settled is how long after the last arrival, start or end of a pod the sizes still change. A change must repay its cost
-// within half of the age of its gang and within the horizon, so that older gangs decide no other way; and a gang that has
-// changed too often waits for an hour.
+// settled is how long after the last arrival, start or end of a pod the sizes of gangs that never end are still decided on, changes of sizes
+// aside. A change must repay its cost within half of the age of its gang and within the horizon, and a gang that has changed too often waits
+// for an hour.
 func (c *ElasticConfig) settled() time.Duration {
 	return 2*time.Duration(c.Horizon*float64(time.Second)) + time.Hour
 }

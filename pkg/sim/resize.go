@@ -23,7 +23,13 @@ func (e *engine) nextDecision() (time.Duration, bool) {
 		return 0, false
 	}
 	at := (e.sample.At/every + 1) * every
-	return at, at <= e.stirred+e.setup.Elastic.settled() || e.serves()
+	return at, e.decides(at)
+}
+
+// decides reports whether sizes are decided on at a time: as long as a pod is to come, to end or to leave, and where none is, for a while
+// more, since a run with gangs that never end has to end.
+func (e *engine) decides(at time.Duration) bool {
+	return len(e.arrivals) > 0 || len(e.running) > 0 || e.serves() || at <= e.stirred+e.setup.Elastic.settled()
 }
 
 // adjust decides on the sizes of the elastic gangs where it is time for that, carries the decisions out, and places members
@@ -33,7 +39,7 @@ func (e *engine) adjust() error {
 		return nil
 	}
 	before, order := len(e.history.log), e.elastic
-	if now := e.sample.At; now > e.decided && now%e.setup.Elastic.Every == 0 && (now <= e.stirred+e.setup.Elastic.settled() || e.serves()) {
+	if now := e.sample.At; now > e.decided && now%e.setup.Elastic.Every == 0 && e.decides(now) {
 		e.decided = now
 		var err error
 		if order, err = e.decideSizes(); err != nil {
@@ -146,7 +152,7 @@ func (e *engine) elasticJob(g *group) elastic.Job {
 	j := elastic.Job{
 		Name: g.gang.Name, Priority: first.Request.Priority, Arrived: unix(first.Arrive), Sizes: s.Sizes,
 		Worker: gang.Member{Request: first.Request}, Wishes: g.want.Wishes, Losses: g.want.Losses, Curve: s.Curve,
-		Cost: s.ResizeTime.Seconds(), Served: s.served + float64(s.workers)*(e.sample.At-s.at).Seconds(), Moved: s.moved,
+		Cost: s.ResizeTime.Seconds(), Moved: s.moved,
 	}
 	members := e.atWork(g)
 	for _, job := range members[:min(len(members), s.target)] {
@@ -192,9 +198,9 @@ func (e *engine) setRemaining(jobs []elastic.Job, gangs []*group) error {
 	}
 	for i := range jobs {
 		j := &jobs[i]
-		had := elastic.Had{Served: j.Served}
+		had := elastic.Had{}
 		if i < len(gangs) {
-			had.Done = e.saidDone(gangs[i])
+			had = elastic.Had{Served: gangs[i].sizing.serves(e.sample.At), Done: e.saidDone(gangs[i])}
 		}
 		var err error
 		if j.Remaining, err = e.lengths.Remaining(alike(&j.Worker.Request, j.Sizes[0]), had); err != nil {

@@ -63,6 +63,11 @@ func (s *sizing) work(now time.Duration) float64 {
 	return s.done + s.speed*float64(max(0, now-max(s.at, s.works)))
 }
 
+// serves returns the time in seconds that members have run until a time, added up.
+func (s *sizing) serves(now time.Duration) float64 {
+	return s.served + float64(s.workers)*(now-s.at).Seconds()
+}
+
 // saves returns the part of some work that an eviction does not undo. Speeds round, so that a nanosecond may be missing.
 func (j *Job) saves(work float64) float64 {
 	if j.Checkpoint == 0 {
@@ -108,7 +113,7 @@ func (e *engine) resized(g *group) error {
 	for _, job := range members {
 		nodes = append(nodes, e.places[e.cluster.Node(e.history.Outcomes[job].Assignment.Node)])
 	}
-	s.done, s.served = s.work(now), s.served+float64(s.workers)*(now-s.at).Seconds()
+	s.done, s.served = s.work(now), s.serves(now)
 	switch {
 	case len(members) == 0:
 		s.done, s.works = e.setup.Jobs[g.jobs[0]].saves(s.done), now
@@ -174,8 +179,7 @@ func (e *engine) joinElastic(g *group) {
 // leaveElastic notes that an elastic gang has ended, or is dropped.
 func (e *engine) leaveElastic(g *group) {
 	s := g.sizing
-	s.served += float64(s.workers) * (e.sample.At - s.at).Seconds()
-	s.done, s.at, s.workers, s.speed, s.works = s.work(e.sample.At), e.sample.At, 0, 0, e.sample.At
+	s.done, s.served, s.at, s.workers, s.speed, s.works = s.work(e.sample.At), s.serves(e.sample.At), e.sample.At, 0, 0, e.sample.At
 	e.noteSize(g)
 	e.elastic = slices.DeleteFunc(e.elastic, func(other *group) bool { return other == g })
 }

@@ -129,7 +129,7 @@ func (g *elasticGang) job(c *snapshot.Cluster, m *memory, profile *workloads.Wor
 	j := elastic.Job{
 		Name: g.String(), Priority: corev1helpers.PodPriority(first), Arrived: g.Created.Unix(), Sizes: m.refusal.below(g.sizes(), now),
 		Worker: gang.Member{Request: request, Kind: c.Kind(first)}, Wishes: wishes(g.Gang),
-		Curve: elastic.Curve{Points: m.learner.Points()}, Cost: m.learner.Cost(), Served: m.served,
+		Curve: elastic.Curve{Points: m.learner.Points()}, Cost: m.learner.Cost(),
 	}
 	if profile != nil {
 		j.Losses = profile.Losses()
