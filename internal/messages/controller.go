@@ -20,7 +20,7 @@ var elasticTargets = Section{
 	Packages: []string{"pkg/elastic", "internal/controller/elasticity"},
 	Rows: []Row{
 		{"Steady", "another size would not be worth what a change costs", "The gang has the right size.", "Nothing."},
-		{"Idle", "GPUs are idle, and no job waits for them", "The gang grows into idle GPUs.", "Nothing."},
+		{"Idle", "GPUs are idle that no waiting job can use", "The gang grows into idle GPUs.", "Nothing."},
 		{"Faster", "it uses the GPUs better than another job", "The gang grows by GPUs of another gang.", "Nothing."},
 		{"ForWaiting", "waits for a place", "The gang shrinks for one that waits.", "Nothing."},
 		{"ForFaster", "uses the GPUs better", "The gang shrinks for one that uses the GPUs better.", "Nothing; measured rates in the profile (`spec.scaling`) make this judgement better."},
@@ -32,6 +32,7 @@ var elasticTargets = Section{
 		{"NoRoom", "", "The gang would grow, and no nodes have room for further members.", "Wait."},
 		{"Settling", "", "The gang changed its size too often within the hour.", "Wait; a larger `resizeTime` in the profile makes changes rarer."},
 		{"Invalid", "", "The controller cannot decide on the gang, and its size stays. The text says why.", "Correct what the text names."},
+		{"MembersMissing", "", "Fewer members of the gang exist than must run, and none runs or ends.", "Wait; if it lasts, look at what makes the members: a ResourceQuota may keep it from that."},
 		{"Rate", "the rate … is wanted", "The gang states a rate, and the target is the cheapest size that reaches it.", "Nothing."},
 		{"NotAdmitted", "", "The scheduler found no places for the target in time, so the target went back to what runs.", "Nothing; `kubectl tandem why` of a member says what is in the way."},
 		{"NotResizable", "", "The controller may not change the size. The condition Resizable says why.", "See [the condition Resizable](#elastictarget-condition-resizable)."},

@@ -27,7 +27,8 @@ const (
 //
 // The logarithm makes the first doubling of a job's speed worth as much as the next one, so that GPUs go to the jobs that
 // they speed up by the largest part (proportional fairness, Kelly 1997). The weight of a job falls with its age, by youngAge.
-// The horizon is Config.Horizon, the time that remains of the job, or lindy × the time that it has run, whichever is least.
+// The horizon is Config.Horizon, the time that remains of the job or lindy × the time that it has run, or the time since its last
+// change, whichever is least: GPUs that come and go stay for about as long as the last ones did.
 //
 // A running job never grows unless that repays its cost within the horizon with a gain of leastGain. The present sizes are one
 // of the divisions, without a cost, so that a job grows by the shrinking of another one only where both together gain more than
@@ -127,6 +128,9 @@ func (s *search) kept(e *entry) float64 {
 	horizon := min(s.cfg.Horizon, lindy*float64(s.now-e.Started))
 	if e.Remaining > 0 {
 		horizon = min(s.cfg.Horizon, e.Remaining*min(1, e.base/e.current))
+	}
+	if n := len(e.Moved); n > 0 {
+		horizon = min(horizon, float64(s.now-e.Moved[n-1]))
 	}
 	if e.lentFor > 0 {
 		horizon = min(horizon, e.lentFor)

@@ -155,6 +155,9 @@ func (e *engine) elasticJob(g *group) elastic.Job {
 		Cost: s.ResizeTime.Seconds(), Moved: s.moved,
 	}
 	members := e.atWork(g)
+	if len(members) > s.target { // the last change has not happened yet, and can be taken back for nothing
+		j.Moved = j.Moved[:max(0, len(j.Moved)-1)]
+	}
 	for _, job := range members[:min(len(members), s.target)] {
 		o := &e.history.Outcomes[job]
 		j.Placed = append(j.Placed, o.Assignment)

@@ -276,7 +276,7 @@ func growsAndShrinks(t *testing.T, c *gangCluster) {
 
 	c.deletePods(t, "rigid")
 	c.awaitWorkers(t, "train", 8)
-	c.awaitSaid(t, "grows from 7 to 8 members: GPUs are idle, and no job waits for them; expected rate +")
+	c.awaitSaid(t, "grows from 7 to 8 members: GPUs are idle that no waiting job can use; expected rate +")
 	c.checkJob(t, "train")
 	c.checkRunning(t)
 }

@@ -28,7 +28,7 @@ type decision struct {
 func (p *pass) decide(c *snapshot.Cluster, gangs []*elasticGang) ([]decision, error) {
 	jobs := make([]elastic.Job, 0, len(gangs))
 	for _, g := range gangs {
-		if g.problem != "" {
+		if g.problem != "" || g.missing != "" && !g.comesBack() {
 			continue
 		}
 		profile := p.profiles.of(g.all[0])
@@ -53,8 +53,11 @@ func (p *pass) decide(c *snapshot.Cluster, gangs []*elasticGang) ([]decision, er
 	decisions := make([]decision, 0, len(gangs))
 	for _, g := range gangs {
 		d := decision{elasticGang: g, workers: g.workers(), reason: string(elastic.Invalid), message: g.problem}
-		if g.index >= 0 {
+		switch {
+		case g.index >= 0:
 			d = p.follow(g, &plan.Targets[g.index])
+		case g.problem == "":
+			d.reason, d.message = reasonMissing, g.missing
 		}
 		d.countFirstGone(p.memory[g.Ref], p.now, p.admitWithin)
 		decisions = append(decisions, d)

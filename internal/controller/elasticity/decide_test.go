@@ -51,7 +51,7 @@ func TestFollow(t *testing.T) {
 		{"it starts", 8, 0, target(2), yes, elastic.Target{Workers: 8, Why: elastic.Starts}, 0, 8, "Starts", ""},
 		{"it grows without a target", 8, 2, nil, yes, elastic.Target{Workers: 8, Why: elastic.Idle}, 0, 8, "Idle", ""},
 		{"it grows", 8, 2, target(2), yes, elastic.Target{Workers: 4, Why: elastic.Idle, Before: 2, After: 3}, 0, 4, "Idle",
-			"grows from 2 to 4 members: GPUs are idle, and no job waits for them; expected rate +50 %"},
+			"grows from 2 to 4 members: GPUs are idle that no waiting job can use; expected rate +50 %"},
 		{"it shrinks", 8, 8, target(8), yes, elastic.Target{Workers: 2, Why: elastic.ForWaiting, For: "gang ns/other"}, 0, 2, "ForWaiting",
 			"shrinks from 8 to 2 members: gang ns/other waits for a place"},
 		{"it stays", 8, 4, target(4), yes, elastic.Target{Workers: 4, Why: elastic.Steady}, 0, 4, "Steady", ""},
@@ -246,7 +246,7 @@ func TestChanged(t *testing.T) {
 		from, to int
 		elastic.Target
 	}{
-		"grows from 4 to 8 members: GPUs are idle, and no job waits for them; expected rate +71 %": {4, 8, elastic.Target{Why: elastic.Idle, Before: 3, After: 5.13}},
+		"grows from 4 to 8 members: GPUs are idle that no waiting job can use; expected rate +71 %": {4, 8, elastic.Target{Why: elastic.Idle, Before: 3, After: 5.13}},
 		"grows from 4 to 8 members: it uses the GPUs better than another job":                      {4, 8, elastic.Target{Why: elastic.Faster, After: 5}},
 		"grows from 2 to 4 members: it has its largest number of members":                          {2, 4, elastic.Target{Why: elastic.AtMost, Before: 3, After: 3}},
 		"shrinks from 8 to 4 members: gang ns/a waits for a place; expected rate -40 %":            {8, 4, elastic.Target{Why: elastic.ForWaiting, For: "gang ns/a", Before: 5, After: 3}},

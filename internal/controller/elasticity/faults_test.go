@@ -4,6 +4,8 @@ import (
 	"errors"
 	"testing"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
 	"github.com/tandem-gpu/tandem/internal/cluster/podgroup"
 	"github.com/tandem-gpu/tandem/pkg/api/v1alpha1"
 	"github.com/tandem-gpu/tandem/test/must"
@@ -104,4 +106,37 @@ func TestNotResizableKeepsItsTarget(t *testing.T) {
 	w.pass(0)
 	w.check("train", 8, "NotResizable")
 	w.same("notices", map[string]string{}, w.notices())
+}
+
+// While the members of a gang are evicted they are too few, and nothing is invalid: they come back, and no other gang grows into their GPUs, to give
+// them back at once. A gang whose members have not been made yet keeps no GPUs from others, and its target says what is missing.
+func TestTooFewMembers(t *testing.T) {
+	for _, tc := range []struct {
+		name    string
+		evicted bool
+		grows   int32
+		reasons [2]string
+	}{
+		{"evicted", true, 2, [2]string{"NoRoom", "Starts"}},
+		{"not made yet", false, 4, [2]string{"Idle", "MembersMissing"}},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			pods, lost := members(t, "train", 4, 2, 0), members(t, "lost", 1, 0, 0)
+			if tc.evicted {
+				lost = members(t, "lost", 2, 2, 2)
+				for _, p := range lost {
+					p.DeletionTimestamp, p.Finalizers = &metav1.Time{Time: noon}, []string{"batch.kubernetes.io/job-tracking"}
+				}
+			}
+			w := newWorld(t, 4, append(pods, lost...)...)
+			must.OK(t, w.kube.Tracker().Add(jobOf("lost", 2)))
+			w.gangs.sizes[ref("train")], w.gangs.sizes[ref("lost")] = []int{2, 4}, []int{2}
+			w.gangs.problems = map[podgroup.Ref]*podgroup.Problem{ref("lost"): {Message: "0 of 2 members exist", Waits: true}}
+			must.OK(t, w.objects.Create(t.Context(), targetOf("train", 2, 4, 2)))
+			must.OK(t, w.objects.Create(t.Context(), targetOf("lost", 2, 2, 2)))
+			w.pass(0)
+			w.check("train", tc.grows, tc.reasons[0])
+			w.check("lost", 2, tc.reasons[1])
+		})
+	}
 }

@@ -34,8 +34,8 @@ type elasticGang struct {
 	ended []*v1.Pod
 	// target is its ElasticTarget, nil where there is none.
 	target *v1alpha1.ElasticTarget
-	// problem says what is wrong with it, "" for nothing. It keeps its target then.
-	problem string
+	// problem says what is wrong with it, "" for nothing. It keeps its target then. missing says that fewer members exist than must run.
+	problem, missing string
 	// resizable says whether the controller may change its size.
 	resizable verdict
 	// tuning is what it wants and gets where it states a rate, nil where it states none.
@@ -56,6 +56,11 @@ func newGang(pg *podgroup.Gang, all []*v1.Pod, target *v1alpha1.ElasticTarget) *
 	}
 	g.hosts = len(hosts)
 	return g
+}
+
+// comesBack reports whether some of the members run or end, so that those that are missing are expected soon.
+func (g *elasticGang) comesBack() bool {
+	return slices.ContainsFunc(g.all, func(pod *v1.Pod) bool { return pod.Spec.NodeName != "" || pod.DeletionTimestamp != nil })
 }
 
 // surplus returns the running members that are too many for a number of them.
@@ -167,6 +172,9 @@ func (g *elasticGang) job(c *snapshot.Cluster, m *memory, profile *workloads.Wor
 		for _, at := range g.target.Status.Moves {
 			j.Moved = append(j.Moved, at.Unix())
 		}
+	}
+	if len(leaving) > 0 { // the last change has not happened yet, and can be taken back for nothing
+		j.Moved = j.Moved[:max(0, len(j.Moved)-1)]
 	}
 	return j, nil
 }

@@ -131,10 +131,10 @@ func (p *pass) gangsWith(ctx context.Context, targets map[string]*v1alpha1.Elast
 			continue
 		}
 		taken[ref.String()] = true
-		if err != nil {
+		if problem, is := errors.AsType[*podgroup.Problem](err); err != nil && (!is || !problem.Waits) {
 			g.problem = err.Error()
-		} else {
-			g.problem = unlike(all)
+		} else if g.problem = unlike(all); err != nil {
+			g.missing = err.Error()
 		}
 		g.tuning = p.listers.tuned(g)
 		m := p.memory[ref]

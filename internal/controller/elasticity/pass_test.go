@@ -62,6 +62,8 @@ type fakeGangs struct {
 	pods  []*v1.Pod
 	// fields says that all gangs are resized by the fields of their owners.
 	fields bool
+	// problems of gangs, as the set of gangs has them.
+	problems map[podgroup.Ref]*podgroup.Problem
 }
 
 const groupLabel = "scheduling.x-k8s.io/pod-group"
@@ -88,6 +90,9 @@ func (f *fakeGangs) Gang(r podgroup.Ref) (*podgroup.Gang, error) {
 	}
 	if len(g.Members) == 0 {
 		return nil, &podgroup.Problem{Message: "no member exists", Waits: true}
+	}
+	if problem := f.problems[r]; problem != nil {
+		return g, problem
 	}
 	return g, nil
 }
@@ -356,8 +361,10 @@ func TestPass(t *testing.T) {
 	w.drop(rigid(t)...)
 	w.put(members(t, "train", 8, 4, 0)...)
 	w.pass(40)
+	w.check("train", 4, "Steady") // the GPUs came and went within 20 s, and a change costs a minute
+	w.pass(240)
 	w.check("train", 8, "Idle")
-	w.same("events", []string{"Normal ElasticGrow grows from 4 to 8 members: GPUs are idle, and no job waits for them; expected rate +74 %"}, w.events()) // 2^.8 = 1.74
+	w.same("events", []string{"Normal ElasticGrow grows from 4 to 8 members: GPUs are idle that no waiting job can use; expected rate +74 %"}, w.events()) // 2^.8 = 1.74
 	if got := testutil.ToFloat64(w.metrics.moves.WithLabelValues("ForWaiting")) + testutil.ToFloat64(w.metrics.moves.WithLabelValues("Idle")); got != 2 {
 		t.Errorf("%v moves are counted", got)
 	}
@@ -798,13 +805,14 @@ func TestRefusedSizeWaits(t *testing.T) {
 	step(0, 8, "Idle")
 	refuse()
 	step(121, 2, reasonNotAdmitted) // until 421
-	step(10, 4, "Idle")
+	step(10, 2, "Steady") // it has just gone back
+	step(200, 4, "Idle")
 	refuse()
-	step(121, 2, reasonNotAdmitted) // at 252, the second time: until 852
-	for at < 840 {
+	step(121, 2, reasonNotAdmitted) // at 452, the second time: until 1052
+	for at < 1040 {
 		step(10, 2, reasonNotAdmitted)
 	}
-	if got, want := w.target("train").Status.Message, "it is not asked to have 4 members or more before 12:14 UTC, since the scheduler found no places for more members: no node has a GPU"; got != want {
+	if got, want := w.target("train").Status.Message, "it is not asked to have 4 members or more before 12:17 UTC, since the scheduler found no places for more members: no node has a GPU"; got != want {
 		t.Errorf("the message is %q, want %q", got, want)
 	}
 	step(30, 8, "Idle")

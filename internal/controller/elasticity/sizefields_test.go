@@ -315,7 +315,7 @@ func TestFieldsNotFollowedAreTriedAgain(t *testing.T) {
 	for _, step := range []struct {
 		at   int
 		want int64
-	}{{0, 8}, {120, 2}, {130, 2}, {1919, 2}, {1920, 8}, {2040, 2}, {3839, 2}, {3840, 8}} {
+	}{{0, 8}, {120, 2}, {130, 2}, {1919, 2}, {1920, 8}, {2040, 2}, {2050, 2}, {3839, 2}, {3840, 8}} {
 		if step.at == 1919 {
 			w.start()
 		}

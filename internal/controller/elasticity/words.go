@@ -14,6 +14,9 @@ const annotationName = v1alpha1.AnnotationElasticWorkers
 // reasonNotAdmitted is the reason of a target that went back to what runs, because the scheduler found no places.
 const reasonNotAdmitted = "NotAdmitted"
 
+// reasonMissing is the reason of a target of whose gang fewer members exist than must run.
+const reasonMissing = "MembersMissing"
+
 // reasonGone is the reason of a target whose gang does not exist.
 const reasonGone = "Gone"
 
@@ -26,7 +29,7 @@ func because(t *elastic.Target) string {
 	case elastic.Steady:
 		return "another size would not be worth what a change costs"
 	case elastic.Idle:
-		return "GPUs are idle, and no job waits for them"
+		return "GPUs are idle that no waiting job can use"
 	case elastic.Faster:
 		return "it uses the GPUs better than another job"
 	case elastic.ForWaiting:
@@ -64,7 +67,7 @@ func named(job, does string) string {
 	return "gang " + job + " " + does
 }
 
-// changed says what a change does, for the event: "grew from 4 to 8 members: GPUs are idle, and no job waits for them;
+// changed says what a change does, for the event: "grew from 4 to 8 members: GPUs are idle that no waiting job can use;
 // expected rate +71 %".
 func changed(from, to int, t *elastic.Target) string {
 	return changedFor(from, to, because(t)) + expected(t)
