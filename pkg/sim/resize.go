@@ -237,21 +237,17 @@ func (e *engine) waitingJobs() []elastic.Job {
 	return jobs
 }
 
-// follow gives an elastic gang its target as the controller does, and lets its members beyond the target leave.
+// follow gives an elastic gang its target, and lets its members beyond the target leave.
 func (e *engine) follow(g *group, t *elastic.Target) error {
 	if t.Err != nil {
 		return t.Err
 	}
-	s, members, to := g.sizing, e.atWork(g), t.Workers
-	switch {
-	case len(members) == 0 && t.Why == elastic.Waits:
-		to = s.Sizes[0]
-	case s.short && len(members) < s.target && (t.Workers >= s.target || t.Why == elastic.Steady) && e.sample.At-s.since > e.setup.Elastic.AdmitWithin:
-		to = s.sizeBelow(len(members))
-	case t.Workers < s.target && t.Why == elastic.Steady: // members that are missing come back
-		to = s.target
+	s, members := g.sizing, e.atWork(g)
+	f := elastic.Follower{
+		Sizes: s.Sizes, Size: s.target, Running: len(members),
+		Stuck: s.short && len(members) < s.target && e.sample.At-s.since > e.setup.Elastic.AdmitWithin,
 	}
-	if to != s.target {
+	if to, _ := f.Follow(t); to != s.target {
 		s.target, s.since, s.short, s.seen = to, e.sample.At, false, -1
 		if len(members) > 0 {
 			s.moved = append(s.moved, unix(e.sample.At))

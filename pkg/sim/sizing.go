@@ -47,17 +47,6 @@ func (s *sizing) relative(workers, hosts int) float64 {
 	return s.Curve.Rate(workers, hosts) / s.Curve.Rate(s.Sizes[0], 1)
 }
 
-// sizeBelow returns the largest legal size that is at most n, the least one where there is none.
-func (s *sizing) sizeBelow(n int) int {
-	size := s.Sizes[0]
-	for _, legal := range s.Sizes {
-		if legal <= n {
-			size = legal
-		}
-	}
-	return size
-}
-
 // work returns the work that is done at a time.
 func (s *sizing) work(now time.Duration) float64 {
 	return s.done + s.speed*float64(max(0, now-max(s.at, s.works)))

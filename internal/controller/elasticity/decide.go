@@ -76,25 +76,21 @@ func orderOf(order []int, job int) int {
 
 // follow makes a decision of what package elastic says of a gang.
 func (p *pass) follow(g *elasticGang, t *elastic.Target) decision {
-	before := g.workers()
-	d := decision{elasticGang: g, workers: t.Workers, reason: string(t.Why), message: because(t)}
+	before, m, stuck := g.workers(), p.memory[g.Ref], ""
+	if m.wrote == nil { // else sizeFields.unfollowed decides: the number goes back, and no smaller one is tried
+		stuck = g.stuck(m.fullAt, p.now, p.admitWithin)
+	}
+	f, refused := elastic.Follower{Sizes: g.Sizes, Size: before, Running: len(g.running), Stuck: stuck != ""}, false
+	d := decision{elasticGang: g, reason: string(t.Why), message: because(t)}
+	d.workers, refused = f.Follow(t)
 	switch {
 	case !g.resizable.yes:
 		d.workers, d.reason, d.message = g.kept(), reasonFixed, g.resizable.message
-	case t.Err != nil:
-		d.workers = before
-	case len(g.running) == 0 && t.Why == elastic.Waits:
-		d.workers = g.Sizes[0]
-	// Where an owner has made no member at all, sizeFields.unfollowed decides: the number goes back, and no smaller one is tried.
-	case p.memory[g.Ref].wrote == nil && g.stuck(p.memory[g.Ref].fullAt, p.now, p.admitWithin) != "" && (t.Workers >= before || stays(t.Why)):
-		d.workers, d.reason, d.message = g.sizeBelow(len(g.running)), reasonNotAdmitted, g.stuck(p.memory[g.Ref].fullAt, p.now, p.admitWithin)
-		p.memory[g.Ref].refuse(before, d.message, p.now)
+	case refused:
+		d.reason, d.message = reasonNotAdmitted, stuck
+		m.refuse(before, stuck, p.now)
 	case t.Why == elastic.AtMost:
-		d.whyNotMore(p.memory[g.Ref], p.now)
-	}
-	// Members that are missing come back, and their places count: the target stays while Workers counts on their return.
-	if d.workers < before && stays(elastic.Why(d.reason)) {
-		d.workers = before
+		d.whyNotMore(m, p.now)
 	}
 	if g.target != nil && d.workers != before && len(g.running) > 0 {
 		if d.event = changed(before, d.workers, t); d.reason == reasonNotAdmitted || d.reason == reasonFixed {
@@ -134,9 +130,6 @@ func (d *decision) whyNotMore(m *memory, now time.Time) {
 		d.message = fmt.Sprintf("it has as many members as its owner makes, and %d would be legal", most)
 	}
 }
-
-// stays reports whether a reason keeps the size that a gang has.
-func stays(why elastic.Why) bool { return why == elastic.Steady || why == elastic.Settling }
 
 // stuck says why a gang has not got the members of its target for too long, "" where it has, or where that may still come. full is
 // when it last had them all: a member that is made anew needs its time.

@@ -247,13 +247,13 @@ func TestChanged(t *testing.T) {
 		elastic.Target
 	}{
 		"grows from 4 to 8 members: GPUs are idle that no waiting job can use; expected rate +71 %": {4, 8, elastic.Target{Why: elastic.Idle, Before: 3, After: 5.13}},
-		"grows from 4 to 8 members: it uses the GPUs better than another job":                      {4, 8, elastic.Target{Why: elastic.Faster, After: 5}},
-		"grows from 2 to 4 members: it has its largest number of members":                          {2, 4, elastic.Target{Why: elastic.AtMost, Before: 3, After: 3}},
-		"shrinks from 8 to 4 members: gang ns/a waits for a place; expected rate -40 %":            {8, 4, elastic.Target{Why: elastic.ForWaiting, For: "gang ns/a", Before: 5, After: 3}},
-		"shrinks from 8 to 4 members: pod ns/a waits for a place":                                  {8, 4, elastic.Target{Why: elastic.ForWaiting, For: "pod ns/a"}},
-		"shrinks from 8 to 4 members: gang ns/a uses the GPUs better":                              {8, 4, elastic.Target{Why: elastic.ForFaster, For: "ns/a"}},
-		"shrinks from 8 to 4 members: another job uses the GPUs better":                            {8, 4, elastic.Target{Why: elastic.ForFaster}},
-		"shrinks from 8 to 4 members: inference will need the GPUs":                                {8, 4, elastic.Target{Why: elastic.ForReserved}},
+		"grows from 4 to 8 members: it uses the GPUs better than another job":                       {4, 8, elastic.Target{Why: elastic.Faster, After: 5}},
+		"grows from 2 to 4 members: it has its largest number of members":                           {2, 4, elastic.Target{Why: elastic.AtMost, Before: 3, After: 3}},
+		"shrinks from 8 to 4 members: gang ns/a waits for a place; expected rate -40 %":             {8, 4, elastic.Target{Why: elastic.ForWaiting, For: "gang ns/a", Before: 5, After: 3}},
+		"shrinks from 8 to 4 members: pod ns/a waits for a place":                                   {8, 4, elastic.Target{Why: elastic.ForWaiting, For: "pod ns/a"}},
+		"shrinks from 8 to 4 members: gang ns/a uses the GPUs better":                               {8, 4, elastic.Target{Why: elastic.ForFaster, For: "ns/a"}},
+		"shrinks from 8 to 4 members: another job uses the GPUs better":                             {8, 4, elastic.Target{Why: elastic.ForFaster}},
+		"shrinks from 8 to 4 members: inference will need the GPUs":                                 {8, 4, elastic.Target{Why: elastic.ForReserved}},
 	} {
 		if got := changed(test.from, test.to, &test.Target); got != want {
 			t.Errorf("%q, want %q", got, want)

@@ -92,23 +92,12 @@ func (g *elasticGang) leaving() []*v1.Pod {
 	return g.surplus(g.workers())
 }
 
-// sizeBelow returns the largest legal size that is at most n, the least one where there is none.
-func (g *elasticGang) sizeBelow(n int) int {
-	size := g.Sizes[0]
-	for _, s := range g.Sizes {
-		if s <= n {
-			size = s
-		}
-	}
-	return size
-}
-
 // workers returns the size that the gang has by its target, or by what runs where it has none.
 func (g *elasticGang) workers() int {
 	if g.target != nil {
-		return g.sizeBelow(int(g.target.Spec.Workers))
+		return elastic.SizeBelow(g.Sizes, int(g.target.Spec.Workers))
 	}
-	return g.sizeBelow(len(g.running))
+	return elastic.SizeBelow(g.Sizes, len(g.running))
 }
 
 // kept returns the size of a gang that must not change: that of its target while it runs, since members that are missing come
@@ -116,12 +105,12 @@ func (g *elasticGang) workers() int {
 // the field still allows.
 func (g *elasticGang) kept() int {
 	if o := g.resizable.owner; o != nil && g.target != nil && len(g.running) > 0 {
-		return g.sizeBelow(min(o.Members(), max(g.workers(), len(g.running))))
+		return elastic.SizeBelow(g.Sizes, min(o.Members(), max(g.workers(), len(g.running))))
 	}
 	if g.target != nil && len(g.running) > 0 {
 		return g.workers()
 	}
-	return g.sizeBelow(max(len(g.running), 1))
+	return elastic.SizeBelow(g.Sizes, max(len(g.running), 1))
 }
 
 // job returns the gang as a job of package elastic. An error says in words why there is none.

@@ -805,7 +805,7 @@ func TestRefusedSizeWaits(t *testing.T) {
 	step(0, 8, "Idle")
 	refuse()
 	step(121, 2, reasonNotAdmitted) // until 421
-	step(10, 2, "Steady") // it has just gone back
+	step(10, 2, "Steady")           // it has just gone back
 	step(200, 4, "Idle")
 	refuse()
 	step(121, 2, reasonNotAdmitted) // at 452, the second time: until 1052
