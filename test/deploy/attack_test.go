@@ -160,6 +160,8 @@ func attacks() []attack {
 	for _, key := range []string{
 		"cdi.k8s.io/x", "cdi.k8s.io/nvidia-device-plugin_0", "cdi.nri.io/pod", "cdi.nri.io/container.main", "devices.nri.io",
 		"devices.nri.io/container.main", "mounts.nri.io/pod", "devices.noderesource.dev/pod", "mounts.noderesource.dev",
+		"nvidia.cdi.k8s.io/container.main", "nvidia.cdi.k8s.io/pod", "cdi-devices.noderesource.dev/container.main", "cdi-devices.nri.io/pod", "devices.gke.io/container.main",
+		"io.kubernetes.cri-o.Devices", "another.nri.io", "x-cdi.k8s.io/y",
 	} {
 		add(byAnnotations, "annotation "+key, annotation(key), "metadata.annotations "+key+":", "remove this annotation")
 	}
