@@ -37,6 +37,8 @@ type group struct {
 	own  bool
 	// spec is how many pods the podsets have, which may be more than have quota. Others are how many members other Workloads have to make.
 	spec, others int
+	// done is how many of them are done.
+	done int
 	// counts are the numbers of members of the podsets.
 	counts []int
 	// priority of the pods, and whether they may preempt others.
@@ -67,7 +69,7 @@ func groups(c *snapshot.Cluster, w *Workload, flavors map[string]Flavor, classes
 		if err != nil {
 			return nil, inTemplate(path, err)
 		}
-		g.spec += int(set.Count)
+		g.spec, g.done = g.spec+int(set.Count), g.done+w.reclaimable(set)
 		g.sets, g.counts = append(g.sets, set.Name), append(g.counts, count)
 		g.addMembers(gang.Member{Request: request, Kind: c.Kind(pod)}, fmt.Sprintf("%s-%s", w.Name, set.Name), count)
 		if !g.own {
@@ -81,6 +83,7 @@ func groups(c *snapshot.Cluster, w *Workload, flavors map[string]Flavor, classes
 		// A gang may have members of several Workloads. The check asks about those of this one.
 		g.others = max(0, g.MinCount-g.spec)
 		g.MinCount -= g.others
+		g.MinCount = gang.Done{Succeeded: g.done, ToCome: g.spec - g.done}.Least(g.MinCount)
 		g.leaveHosts()
 	}
 	return list, nil

@@ -123,6 +123,12 @@ func work(name string, sets ...PodSet) *Workload {
 	return w
 }
 
+// reclaim says that pods of the first podset are done.
+func reclaim(w *Workload, count int32) *Workload {
+	w.Status.ReclaimablePods = []Reclaimable{{Name: w.Spec.PodSets[0].Name, Count: count}}
+	return w
+}
+
 // grant gives the first podset of a Workload quota for a number of pods, of a flavor.
 func grant(w *Workload, count int32, flavor string) *Workload {
 	w.Status.Admission = &struct {

@@ -61,6 +61,7 @@ type Workload struct {
 			PodSetAssignments []Assignment `json:"podSetAssignments"`
 		} `json:"admission,omitempty"`
 		AdmissionChecks []CheckState       `json:"admissionChecks,omitempty"`
+		ReclaimablePods []Reclaimable      `json:"reclaimablePods,omitempty"`
 		Conditions      []metav1.Condition `json:"conditions,omitempty"`
 		RequeueState    *struct {
 			Count int32 `json:"count,omitempty"`
@@ -82,6 +83,22 @@ type Assignment struct {
 	Flavors map[v1.ResourceName]string `json:"flavors,omitempty"`
 	// Count is how many of the pods have quota; nil stands for all.
 	Count *int32 `json:"count,omitempty"`
+}
+
+// Reclaimable is how many pods of a podset need no quota any more, since they are done.
+type Reclaimable struct {
+	Name  string `json:"name"`
+	Count int32  `json:"count"`
+}
+
+// reclaimable returns how many pods of a podset are done.
+func (w *Workload) reclaimable(set *PodSet) int {
+	for _, r := range w.Status.ReclaimablePods {
+		if r.Name == set.Name {
+			return int(min(max(0, r.Count), set.Count))
+		}
+	}
+	return 0
 }
 
 // CheckState is the state of one AdmissionCheck.
