@@ -80,9 +80,10 @@ func (p *pass) follow(g *elasticGang, t *elastic.Target) decision {
 	if m.wrote == nil { // else sizeFields.unfollowed decides: the number goes back, and no smaller one is tried
 		stuck = g.stuck(m.fullAt, p.now, p.admitWithin)
 	}
-	f, refused := elastic.Follower{Sizes: g.Sizes, Size: before, Running: len(g.running), Stuck: stuck != ""}, false
+	f := elastic.Follower{Sizes: g.Sizes, Size: before, Running: len(g.running), Stuck: stuck != ""}
+	workers, refused := f.Follow(t)
 	d := decision{elasticGang: g, reason: string(t.Why), message: because(t)}
-	d.workers, refused = f.Follow(t)
+	d.workers = workers
 	switch {
 	case !g.resizable.yes:
 		d.workers, d.reason, d.message = g.kept(), reasonFixed, g.resizable.message
