@@ -249,7 +249,7 @@ func TestHarmlessPodsAreAccepted(t *testing.T) {
 		},
 		"host network": func(p *corev1.Pod) { p.Spec.HostNetwork = true },
 		"other annotations": func(p *corev1.Pod) {
-			for _, key := range []string{"cdi.example.com/x", "k8s.io/cdi", "x.cdi.k8s.io/y", "nri.io/devices"} {
+			for _, key := range []string{"cdi.example.com/x", "k8s.io/cdi", "xcdi.k8s.io/y", "unri.io/devices", "nri.io.example.com/devices", "example.com/nri.io"} {
 				annotation(key)(p)
 			}
 		},
