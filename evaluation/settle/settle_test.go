@@ -141,7 +141,7 @@ func TestReplicasThatBecomeSlow(t *testing.T) {
 	}
 }
 
-// TestBacklogIsNoSlowness: a minute of six times the load leaves a queue that nobody sees any more in the rates. No size stays above what the spike itself asked for.
+// TestBacklogIsNoSlowness: the load is six times as high for one minute. The queue that stays behind cannot be seen in the rates. The fleet must not grow for it.
 func TestBacklogIsNoSlowness(t *testing.T) {
 	t.Parallel()
 	for _, load := range []time.Duration{10 * time.Second, time.Minute, 5 * time.Minute} {

@@ -7,7 +7,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 )
 
-// A pod has its room until its deadline and the grace period after it. Where the grace period is longer than anybody waits, its end is unknown.
+// A pod keeps its room until its deadline and for the grace period after it. If the grace period is longer than LeavingWithin, the end of the pod is unknown.
 func TestLongestRun(t *testing.T) {
 	for _, test := range []struct {
 		deadline, grace *int64
