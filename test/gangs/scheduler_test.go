@@ -142,7 +142,7 @@ func (r *scheduling) plugins(a *api, k kit) frameworkruntime.Registry {
 		},
 		gpugang.Name: func(ctx context.Context, args runtime.Object, h fwk.Handle) (fwk.Plugin, error) {
 			set, err := podgroup.New(ctx, podgroup.Options{
-				Pods: h.SharedInformerFactory().Core().V1().Pods().Informer(), Dynamic: a.dynamic,
+				Pods: h.SharedInformerFactory().Core().V1().Pods().Informer(), Dynamic: a.dynamic, Client: h.ClientSet(),
 				Served: podgroup.Served{Native: k.nativeVersion(), XK8s: true, Elastic: k.elastic}, Queued: k.native,
 			})
 			if err != nil {

@@ -3,6 +3,7 @@ package podgroup
 import (
 	"fmt"
 
+	appsv1 "k8s.io/api/apps/v1"
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/validation"
 
@@ -44,6 +45,7 @@ func (s *Set) build(g *gang) (*Gang, *Problem) {
 	problem := out.declare(living(g.members), declared)
 	s.hold(out, g.members)
 	if problem == nil {
+		s.countDone(out, g)
 		problem = out.missing()
 	}
 	return out, problem
@@ -52,19 +54,32 @@ func (s *Set) build(g *gang) (*Gang, *Problem) {
 // missing says that fewer members exist than must run, nil where enough do. Those that a target holds back do not count: in an
 // elastic gang whose members are numbered, they do not stand in for one that is gone.
 func (g *Gang) missing() *Problem {
-	alive := 0
+	alive := g.alive()
+	if alive >= g.MinCount {
+		return nil
+	}
+	text := fmt.Sprintf("%d of %d members exist", alive, g.MinCount)
+	if len(g.held) > 0 {
+		text += fmt.Sprintf(", besides %d that the target holds back", len(g.held))
+	}
+	if g.ordered != "" {
+		text += fmt.Sprintf("; StatefulSet %s makes the next one when the last one is ready: make it anew with podManagementPolicy Parallel", g.ordered)
+	}
+	if g.Done > 0 {
+		text += fmt.Sprintf("; %d others are done", g.Done)
+	}
+	return &Problem{Message: text, Waits: true}
+}
+
+// alive counts the members without a deletion.
+func (g *Gang) alive() int {
+	count := 0
 	for _, pod := range g.Members {
 		if pod.DeletionTimestamp == nil {
-			alive++
+			count++
 		}
 	}
-	switch {
-	case alive >= g.MinCount:
-		return nil
-	case len(g.held) > 0:
-		return &Problem{Message: fmt.Sprintf("%d of %d members exist, besides %d that the target holds back", alive, g.MinCount, len(g.held)), Waits: true}
-	}
-	return &Problem{Message: fmt.Sprintf("%d of %d members exist", alive, g.MinCount), Waits: true}
+	return count
 }
 
 // living returns the members without a deletion, or all members where all are in deletion.
@@ -166,9 +181,23 @@ func unlike(members []*member, group *membership.PodGroup) string {
 			continue
 		}
 		if field, value, other := first.likeness.Difference(m.likeness, besides...); field != "" {
-			return fmt.Sprintf("the members differ in %s: %s of pod %s, %s of pod %s; it must be the same for all members of a gang",
+			text := fmt.Sprintf("the members differ in %s: %s of pod %s, %s of pod %s; it must be the same for all members of a gang",
 				field, value, first.pod.Name, other, m.pod.Name)
+			if revised(first.pod, m.pod) {
+				text += ": a rolling update cannot change it, delete the pods of the revision before, or change it back"
+			}
+			return text
 		}
 	}
 	return ""
+}
+
+// revised reports whether two pods are of different revisions of one object.
+func revised(a, b *v1.Pod) bool {
+	for _, key := range []string{appsv1.DefaultDeploymentUniqueLabelKey, appsv1.ControllerRevisionHashLabelKey} {
+		if a.Labels[key] != "" && b.Labels[key] != "" && a.Labels[key] != b.Labels[key] {
+			return true
+		}
+	}
+	return false
 }

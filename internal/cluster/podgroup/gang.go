@@ -47,8 +47,9 @@ func Less(a, b *v1.Pod) bool { return membership.RankOf(a).Compare(membership.Ra
 // Gang is what the API says of a gang now. Callers must not modify it.
 type Gang struct {
 	Ref
-	// MinCount is the least number of members that may run, 1 or more.
-	MinCount int
+	// MinCount is the least number of members that may run, 1 or more. In a gang that lacks members it leaves out the Done: those
+	// that succeeded and that nobody makes again.
+	MinCount, Done int
 	// Required and Preferred are levels, as in gang.Wishes.
 	Required, Preferred []string
 	// Members are the pods that exist and have not ended, by rank: the order of Less. Pods in deletion are among them. The
@@ -70,6 +71,8 @@ type Gang struct {
 	// held are the members that are held back for the target, and whyHeld says why.
 	held    []types.UID
 	whyHeld string
+	// ordered is the StatefulSet that makes the missing members in order, "" for none.
+	ordered string
 }
 
 // HeldBack returns why the target of an elastic gang holds a member back, "" where it does not.

@@ -32,6 +32,7 @@ type gang struct {
 	gang    *Gang
 	problem *Problem
 	built   bool
+	done    done
 }
 
 // podChanged handles a change of a pod. The informer's store has its present state.

@@ -12,6 +12,7 @@ import (
 	utilfeature "k8s.io/apiserver/pkg/util/feature"
 	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/klog/v2"
@@ -36,6 +37,8 @@ type Options struct {
 	Queued bool
 	// Dynamic reads the PodGroups and ElasticTargets; unused where the API server has none.
 	Dynamic dynamic.Interface
+	// Client reads the pods and Jobs that say which members are done; nil where none ever are.
+	Client kubernetes.Interface
 }
 
 // Set knows the gangs of a cluster. Several goroutines may use it.
@@ -48,6 +51,8 @@ type Set struct {
 	synced []cache.InformerSynced
 	// targets are the ElasticTargets, nil where the API server has none. Gangs do not wait for them: see workers.
 	targets *targets
+	// endings are nil where no members are ever done.
+	endings *endings
 
 	mu sync.Mutex
 	// known are the pods that name a gang, by "namespace/name".
@@ -77,7 +82,7 @@ func Watch(ctx context.Context, handle fwk.Handle) (*Set, error) {
 	}
 	pods := handle.SharedInformerFactory().Core().V1().Pods().Informer()
 	queued := utilfeature.DefaultFeatureGate.Enabled(features.GenericWorkload)
-	return New(ctx, Options{Pods: pods, Served: served, Queued: queued, Dynamic: client})
+	return New(ctx, Options{Pods: pods, Served: served, Queued: queued, Dynamic: client, Client: handle.ClientSet()})
 }
 
 // nameGroup returns what the scheduler keeps of a pod. The function drops managedFields, as upstream does. To a group
@@ -128,6 +133,9 @@ func New(ctx context.Context, o Options) (*Set, error) {
 		if err := s.watchTargets(ctx, o.Dynamic); err != nil {
 			return nil, fmt.Errorf("watch ElasticTargets: %w", err)
 		}
+	}
+	if o.Client != nil {
+		s.watchEndings(ctx, o.Client)
 	}
 	go func() {
 		if cache.WaitForCacheSync(ctx.Done(), s.Synced) {

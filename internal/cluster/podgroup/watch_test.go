@@ -18,6 +18,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	fakedynamic "k8s.io/client-go/dynamic/fake"
 	"k8s.io/client-go/informers"
+	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/kubernetes/fake"
 	"k8s.io/client-go/rest"
 	k8stesting "k8s.io/client-go/testing"
@@ -172,6 +173,8 @@ type handle struct {
 	config  *rest.Config
 	factory informers.SharedInformerFactory
 }
+
+func (h *handle) ClientSet() kubernetes.Interface { return nil }
 
 func (h *handle) KubeConfig() *rest.Config                               { return h.config }
 func (h *handle) SharedInformerFactory() informers.SharedInformerFactory { return h.factory }

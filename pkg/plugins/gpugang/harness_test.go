@@ -91,7 +91,7 @@ func (c *cluster) start() {
 		Name: func(ctx context.Context, args runtime.Object, h fwk.Handle) (fwk.Plugin, error) {
 			set, err := podgroup.New(ctx, podgroup.Options{
 				Pods: h.SharedInformerFactory().Core().V1().Pods().Informer(), Queued: utilfeature.DefaultFeatureGate.Enabled(features.GenericWorkload),
-				Served: podgroup.Served{Elastic: true}, Dynamic: c.Dynamic,
+				Served: podgroup.Served{Elastic: true}, Dynamic: c.Dynamic, Client: c.Client,
 			})
 			if err != nil {
 				return nil, err
