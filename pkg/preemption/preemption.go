@@ -27,7 +27,7 @@ type Pod struct {
 	Node string
 	// Host is the CPU and memory that it gives back to its host.
 	Host vgpu.Room
-	// Priority of the pod. Only pods of a lower priority than the preemptor's are victims.
+	// Priority of the pod. Only pods of a lower priority than the preemptor's are victims, and those that yield to it.
 	Priority int32
 	// Serving: the pod promises an answer within a time. Its eviction has a price of its own.
 	Serving bool
@@ -50,6 +50,8 @@ type Pod struct {
 	Leaving bool
 	// Gang is the gang of the pod as an index of Candidates.Gangs, −1 for none.
 	Gang int
+	// Yields: the gang of the pod gives way to the preemptor, although its priority is not lower.
+	Yields bool
 }
 
 // Gang is a gang of which members have places. Candidates.Pods lists all of these members.

@@ -161,7 +161,7 @@ func (q *question) markEvictable() {
 	priority := q.g.Members[0].Request.Priority
 	for i := range q.candidates.Pods {
 		p := &q.candidates.Pods[i]
-		q.evictable[i] = p.Priority < priority && !p.Leaving && (p.Guard == "" || !q.terms.guards) && !own[p.UID]
+		q.evictable[i] = (p.Priority < priority || p.Yields) && !p.Leaving && (p.Guard == "" || !q.terms.guards) && !own[p.UID]
 		if p.Gang >= 0 && !p.Leaving {
 			k := &q.gangs[p.Gang]
 			k.running = append(k.running, int32(i))

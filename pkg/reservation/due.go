@@ -54,6 +54,7 @@ func (s *State) dueAt(g, turn *group, now time.Time) (at time.Time, some bool) {
 	}
 	earliest(g.unlimit, !g.unlimit.IsZero())
 	earliest(g.seekVictimsAt, g.retriesToSeek)
+	earliest(s.yieldedAt(g))
 	earliest(s.looksAt(g, turn, now))
 	return at, some
 }

@@ -24,6 +24,8 @@ type (
 		UID      vgpu.UID
 		Pod      string
 		Priority int32
+		// Never: the pod evicts no others.
+		Never bool
 		// Grouped: the scheduler tries all members in this cycle. Again: the plugin has requested a plan in this cycle before.
 		Grouped, Again bool
 		// Stands: the node and the devices of the member's place are there.

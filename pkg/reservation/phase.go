@@ -156,8 +156,9 @@ type wait struct {
 	// last time.
 	since, look time.Time
 	later       string
-	// woken is when State activated the gang for that, zero where it did not.
-	woken time.Time
+	// woken is when State activated the gang for that, zero where it did not. asked is when State last activated it for another
+	// gang that gives way.
+	woken, asked time.Time
 }
 
 // Refusal is why a gang has no plan.

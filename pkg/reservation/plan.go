@@ -28,7 +28,7 @@ func (m *move) tried(e *Tried) {
 	if _, missing := g.need.(*incomplete); missing {
 		g.need = nil
 	}
-	g.grouped, g.priority = e.Grouped, e.Priority
+	g.grouped, g.priority, g.never = e.Grouped, e.Priority, e.Never
 	if pause := g.memberPause(e.UID, m.now); pause > 0 {
 		// The scheduler's own backoff is none where it has nothing else to try.
 		m.refuse(fmt.Sprintf("gang %s: the place of the pod is kept, and it is tried again in %v", g.Ref, pause.Round(time.Second)))

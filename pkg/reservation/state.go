@@ -45,6 +45,8 @@ type group struct {
 	Ref
 	version  Version
 	priority int32
+	// never: its members evict no others.
+	never bool
 	// grouped: the scheduler tried all members in one cycle, the last time.
 	grouped bool
 	// arrived is when the scheduler first tried the gang, zero once it may bind the members.

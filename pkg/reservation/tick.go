@@ -299,6 +299,10 @@ func (m *move) due(g *group) bool {
 		g.retriesToSeek = false
 		return len(g.places()) == 0
 	}
+	if at, some := m.yieldedAt(g); some && !m.now.Before(at) {
+		g.refused().wait.asked = m.now
+		return true
+	}
 	if m.cfg.Drains == gang.NoDrains || !g.seeksRoom(m.now) || m.next(m.now) != g {
 		return false
 	}

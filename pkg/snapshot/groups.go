@@ -36,6 +36,15 @@ type Gang struct {
 	WaitsSince time.Time `json:"waitsSince,omitzero"`
 	// Places of members that are not bound: those of the plan, or of the room that the scheduler keeps or makes. By UID.
 	Places []Place `json:"places,omitempty"`
+	// GivesWay is the gang to which this one gives way, absent for none.
+	GivesWay *GivesWay `json:"givesWay,omitempty"`
+}
+
+// GivesWay says for which other gang a gang can be evicted although its priority is not lower, and from when on: both run and lack
+// members, and each may hold what the other one needs.
+type GivesWay struct {
+	Gang GangName  `json:"gang"`
+	At   time.Time `json:"at"`
 }
 
 // Place is where a pod is to go.

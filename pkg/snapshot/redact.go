@@ -202,6 +202,9 @@ func (s *Snapshot) visit(pod func(*Name), gang func(*GangName)) {
 	}
 	for i := range s.Gangs {
 		gang(&s.Gangs[i].GangName)
+		if to := s.Gangs[i].GivesWay; to != nil {
+			gang(&to.Gang)
+		}
 		for k := range s.Gangs[i].Places {
 			pod(&s.Gangs[i].Places[k].Name)
 		}

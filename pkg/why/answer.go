@@ -15,6 +15,10 @@ type Answer struct {
 	// Least is the number of members that must run, and Placed the number of those that have a place, for gangs.
 	Least  int `json:"least,omitempty"`
 	Placed int `json:"placed,omitempty"`
+	// GivesWay is the gang for which the gang can be evicted, and TakesFrom one that can be evicted for it, with the time from which
+	// on; nil for none. Both lack members.
+	GivesWay  *snapshot.GivesWay `json:"givesWay,omitempty"`
+	TakesFrom *snapshot.GivesWay `json:"takesFrom,omitempty"`
 	// Cause is what keeps them waiting beside nodes, devices and hosts, nil for nothing. Where the pods wait for the cause alone, the
 	// answer has nothing else.
 	Cause *Cause `json:"cause,omitempty"`

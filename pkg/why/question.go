@@ -84,6 +84,7 @@ func explain(s *snapshot.Snapshot, pods []*snapshot.Pending, name *snapshot.Gang
 	}
 	if name != nil {
 		a.Least, a.Placed = q.least, len(q.placed)
+		a.giveWay(s, *name)
 	}
 	a.Nodes, a.Miss, a.Host = q.refusals()
 	if a.Miss != nil {
@@ -321,4 +322,18 @@ const withLevels = 2
 func (q *question) mustBeClose() bool {
 	at := slices.IndexFunc(q.s.Gangs, func(g snapshot.Gang) bool { return g.GangName == *q.gang })
 	return at < 0 || q.s.Minor < withLevels || q.gang.Namespace == snapshot.Other || len(q.s.Gangs[at].RequiredTopology) > 0
+}
+
+// giveWay notes which gang gives way to which.
+func (a *Answer) giveWay(s *snapshot.Snapshot, name snapshot.GangName) {
+	for i := range s.Gangs {
+		g := &s.Gangs[i]
+		switch {
+		case g.GivesWay == nil:
+		case g.GangName == name:
+			a.GivesWay = g.GivesWay
+		case g.GivesWay.Gang == name && (a.TakesFrom == nil || g.GivesWay.At.Before(a.TakesFrom.At)):
+			a.TakesFrom = &snapshot.GivesWay{Gang: g.GangName, At: g.GivesWay.At}
+		}
+	}
 }

@@ -21,6 +21,8 @@ type Placed struct {
 	// Goes says that the pod leaves without another eviction: it is a victim that the API server has not deleted yet, or it
 	// ends soon by itself.
 	Goes bool
+	// Yields says that its gang gives way to the preemptor, although its priority is not lower.
+	Yields bool
 }
 
 // Candidates returns pods as candidates for an eviction, in the same order, with their budgets. Pods in deletion leave;
@@ -31,7 +33,7 @@ func Candidates(pods []Placed, pdbs []*policyv1.PodDisruptionBudget, now time.Ti
 	for i := range pods {
 		at := &pods[i]
 		c.Pods[i] = at.at(now, at.Share)
-		c.Pods[i].Gang = at.Gang
+		c.Pods[i].Gang, c.Pods[i].Yields = at.Gang, at.Yields
 		c.Pods[i].Leaving = at.Leaving() || at.Goes
 		c.Pods[i].Budgets = b.of(at.namespace, at.Pod)
 	}

@@ -29,7 +29,7 @@ func sentence(a *why.Answer, at time.Time) string {
 	case a.Cause != nil:
 		return causeSentence(who, a.Cause, at)
 	case a.Gang != nil:
-		return gangSentence(who, a)
+		return gangSentence(who, a) + giveWay(a, at)
 	case len(a.Nodes) == 0:
 		return who + " waits: the cluster has no node with GPUs."
 	case keptForOthers(a) != nil:
@@ -81,6 +81,25 @@ func gangSentence(who string, a *why.Answer) string {
 		return fmt.Sprintf("%s waits: %s must run together, and there is room for none.", who, Count(a.Least, "member"))
 	}
 	return fmt.Sprintf("%s waits: %s must run together, and there is room for %d only.", who, Count(a.Least, "member"), have)
+}
+
+// giveWay says which of two gangs that lack members gives way to the other, "" for none.
+func giveWay(a *why.Answer, now time.Time) string {
+	from := func(at time.Time) string {
+		if !now.Before(at) {
+			return "from now on"
+		}
+		return "in " + duration.HumanDuration(at.Sub(now))
+	}
+	switch {
+	case a.TakesFrom != nil:
+		g := a.TakesFrom
+		return fmt.Sprintf(" Gang %s lacks members too, and has waited for less time: if its GPUs help, it is evicted for this gang, %s.", Name(g.Gang.Namespace+"/"+g.Gang.Name), from(g.At))
+	case a.GivesWay != nil:
+		g := a.GivesWay
+		return fmt.Sprintf(" Gang %s lacks members too, and has waited for longer: if the GPUs of this gang help it, this gang is evicted, %s.", Name(g.Gang.Namespace+"/"+g.Gang.Name), from(g.At))
+	}
+	return ""
 }
 
 // fitsSentence says why pods wait although there is room.

@@ -44,8 +44,15 @@ func (m *Machine) SnapshotGangs() ([]snapshot.Gang, []snapshot.Preemption) {
 	var preemptions []snapshot.Preemption
 	for _, ref := range refs {
 		var d reservation.GangDump
-		m.Lock(func(l Locked) { d, _ = l.State.Gang(ref) })
+		var way *snapshot.GivesWay
+		m.Lock(func(l Locked) {
+			d, _ = l.State.Gang(ref)
+			if to, at := l.State.YieldsTo(ref); !at.IsZero() {
+				way = &snapshot.GivesWay{Gang: nameOf(to), At: utc(at)}
+			}
+		})
 		gangs = append(gangs, m.snapshotGang(&d))
+		gangs[len(gangs)-1].GivesWay = way
 		if made := d.Made; made != nil {
 			gang := nameOf(ref)
 			p := snapshot.Preemption{Gang: &gang, Phase: reservation.Leaving.String(), Until: utc(made.Until), Victims: []snapshot.Place{}}

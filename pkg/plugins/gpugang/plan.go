@@ -24,6 +24,9 @@ func (p *Plugin) plan(ctx context.Context, c *cycle, ref podgroup.Ref, version r
 	if err == nil && plan.Refused != nil && len(in.unresolved) > 0 {
 		in, plan, err = p.solve(ctx, c, ref, true)
 	}
+	if err == nil && plan.Refused == nil && p.planBroken(ctx, c.pod, c.nodes, ref) != "" {
+		in, plan, err = p.solve(ctx, c, ref, false)
+	}
 	if errors.As(err, new(unread)) {
 		return nil, err.Error() // no refusal of the gang: the scheduler tries all members once the plugin has read it
 	}

@@ -152,7 +152,7 @@ func (p *Plugin) place(ctx context.Context, c *cycle, ref podgroup.Ref) (*reserv
 	again := c.attempted()
 	a := p.machine.Step(func(l machine.Locked) reservation.Event {
 		return reservation.Tried{
-			Gang: l.Facts(ref), UID: kube.UIDOf(c.pod), Pod: kube.PathOf(c.pod), Priority: priorityOf(c.pod), Grouped: c.grouped(), Again: again,
+			Gang: l.Facts(ref), UID: kube.UIDOf(c.pod), Pod: kube.PathOf(c.pod), Priority: priorityOf(c.pod), Never: neverPreempts(c.pod), Grouped: c.grouped(), Again: again,
 			Stands: p.stands(l.State, ref, c.pod), Still: p.stillThere(l.State.Leaving(ref)),
 		}
 	})
@@ -195,4 +195,8 @@ func placeOf(cs fwk.CycleState) *reservation.Place {
 		return nil
 	}
 	return &at.Place
+}
+
+func neverPreempts(pod *v1.Pod) bool {
+	return pod.Spec.PreemptionPolicy != nil && *pod.Spec.PreemptionPolicy == v1.PreemptNever
 }

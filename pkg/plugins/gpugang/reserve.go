@@ -12,11 +12,12 @@ import (
 	"github.com/tandem-gpu/tandem/pkg/reservation"
 )
 
-// Reserve notes that a member is at its place. In a group cycle it notes that for the cycle only: it is undone and done again.
-func (p *Plugin) Reserve(_ context.Context, cs fwk.CycleState, pod *v1.Pod, node string) *fwk.Status {
+// Reserve notes that a member is at its place. In a group cycle it notes that for the cycle only: it is undone and done again. A
+// pod outside of gangs has its node once the running gangs that lack members have had their turn.
+func (p *Plugin) Reserve(ctx context.Context, cs fwk.CycleState, pod *v1.Pod, node string) *fwk.Status {
 	ref, ok := p.gangs.Of(pod)
 	if !ok {
-		return nil
+		return p.reserveAfterBroken(ctx, pod)
 	}
 	if cs.IsPodGroupSchedulingCycle() {
 		if g := groupCycleOf(cs.GetPodGroupSchedulingCycle()); g != nil {

@@ -2,6 +2,7 @@ package gpupreempt
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
@@ -20,15 +21,16 @@ import (
 // candidates returns the pods of the nodes as possible victims of a preemptor with a priority, and the pods in the same
 // order. The ledgers give the shares. The list leaves out pods that stay anyway. These are pods of the priority or a
 // higher one and pods of nodes that are out of the question, unless they are members of gangs. It also leaves out pods
-// that are overdue to leave.
+// that are overdue to leave. The gangs of yield give way to the preemptor, although their priority is not lower.
 //
 // A node is out of the question that has no ledger, or whose ledger is not open; a nil open is one for which all are.
-func (p *Plugin) candidates(nodes []fwk.NodeInfo, ledgers []*vgpu.Node, open []bool, priority int32) (*preemption.Candidates, []*v1.Pod, error) {
+func (p *Plugin) candidates(nodes []fwk.NodeInfo, ledgers []*vgpu.Node, open []bool, priority int32, yield ...podgroup.Ref) (*preemption.Candidates, []*v1.Pod, error) {
 	budgets, err := p.budgets.List(labels.Everything())
 	if err != nil {
 		return nil, nil, fmt.Errorf("list PodDisruptionBudgets: %w", err)
 	}
 	c := p.collect(nodes, priority)
+	c.yield = yield
 	at := make(map[string]int, len(ledgers))
 	for i, n := range ledgers {
 		if n != nil {
@@ -63,6 +65,8 @@ type collection struct {
 	// the pod.
 	victims map[vgpu.UID]bool
 	gangs   gangNumbers
+	// yield are the gangs that give way to the preemptor.
+	yield []podgroup.Ref
 	// shares are those of the node at hand, near whether its pods may make room.
 	shares victims.Shares
 	near   bool
@@ -98,7 +102,8 @@ func (c *collection) add(n *note) {
 	case !n.Leaving() && !isAwaited && n.gang == nil && n.Priority() >= c.priority:
 		return
 	}
-	c.placed = append(c.placed, victims.Placed{Traits: &n.Traits, Share: c.shares.Of(n.UID()), Gang: c.gangs.of(n.gang), Goes: isAwaited || c.endsSoon(n)})
+	c.placed = append(c.placed, victims.Placed{Traits: &n.Traits, Share: c.shares.Of(n.UID()), Gang: c.gangs.of(n.gang), Goes: isAwaited || c.endsSoon(n),
+		Yields: n.gang != nil && slices.Contains(c.yield, *n.gang)})
 	c.pods = append(c.pods, n.Pod)
 }
 

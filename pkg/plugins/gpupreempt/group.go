@@ -96,7 +96,7 @@ func (p *Plugin) tryForGang(ctx context.Context, w *podgroup.RoomRequest, fits d
 	nodes, err := p.handle.SnapshotSharedLister().NodeInfos().List()
 	a := &gangAttempt{RoomRequest: w}
 	if err == nil {
-		a.from, a.pods, err = p.candidates(nodes, w.Cluster.Nodes, nil, priorityOf(w))
+		a.from, a.pods, err = p.candidates(nodes, w.Cluster.Nodes, nil, priorityOf(w), p.yielding(w.Ref)...)
 	}
 	if err != nil {
 		return p.withoutRoom(w, resultFailed, err.Error(), failurePause)
@@ -268,7 +268,7 @@ func (p *Plugin) refusedGang(a *gangAttempt) gangOutcome {
 	case preemption.Budgeted:
 		result, pause = resultBudgeted, failurePause
 	}
-	return p.withoutRoom(a.RoomRequest, result, textOf(r), pause)
+	return p.withoutRoom(a.RoomRequest, result, textOf(r)+p.yieldWords(a.Ref), pause)
 }
 
 func (p *Plugin) filteredGang(a *gangAttempt, why string) gangOutcome {

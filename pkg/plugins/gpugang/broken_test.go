@@ -1,0 +1,164 @@
+package gpugang
+
+import (
+	"fmt"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	batchv1 "k8s.io/api/batch/v1"
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/tandem-gpu/tandem/test/must"
+)
+
+// A running gang that lost members with their node goes before older pods of its priority when a node comes.
+func TestRunningGangGoesFirst(t *testing.T) {
+	for _, older := range []string{"a", "m", "z"} {
+		for count := range 4 {
+			t.Run(fmt.Sprint(older, count), func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					c := newCluster(t, 2, 2)
+					pods := members("train", 4, 4, 10)
+					c.Create(pods...)
+					nodes := c.AwaitBound("train", 4)
+					for i := range count {
+						c.Create(pod(fmt.Sprint(older, "-older-", i), 10))
+					}
+					time.Sleep(time.Minute)
+					c.loseNode("n2")
+					time.Sleep(30 * time.Second)
+					for name, node := range nodes {
+						if node == "n2" {
+							again := members("train", 4, 4, 10)[0]
+							again.Name, again.UID = name+"-again", types.UID("uid-again-"+name)
+							c.Create(again)
+						}
+					}
+					time.Sleep(10 * time.Minute)
+					c.CreateNode("n3", "r1", 2)
+					c.AwaitBound("train", 4)
+					if taken := c.Bound(older + "-older"); len(taken) != 0 {
+						t.Errorf("older pods have the room: %v", taken)
+					}
+				})
+			})
+		}
+	}
+}
+
+// A pod that is refused once for a running gang gets the room that is left.
+func TestRunningGangLeavesRoom(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t, 1, 1)
+		c.Create(members("train", 2, 2, 10)...)
+		nodes := c.AwaitBound("train", 2)
+		c.Create(pod("other", 10))
+		time.Sleep(time.Minute)
+		c.loseNode("n2")
+		for name, node := range nodes {
+			if node == "n2" {
+				again := members("train", 2, 2, 10)[0]
+				again.Name, again.UID = name+"-again", "uid-again"
+				c.Create(again)
+			}
+		}
+		time.Sleep(time.Minute)
+		c.CreateNode("n3", "r1", 2)
+		c.AwaitBound("train", 2)
+		c.AwaitBound("other", 1)
+	})
+}
+
+// Of two running gangs that lack members the one that has waited longer goes first, whatever the order of the queue.
+func TestRunningGangsTakeTurns(t *testing.T) {
+	for _, names := range [][2]string{{"a", "b"}, {"b", "a"}} {
+		t.Run(names[0], func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				c := newCluster(t, 2, 2)
+				for _, name := range names {
+					pods := members(name, 2, 2, 10)
+					for i, node := range []string{"n1", "n2"} {
+						pods[i].Spec.NodeSelector = map[string]string{v1.LabelHostname: node}
+					}
+					c.Create(pods...)
+					c.AwaitBound(name, 2)
+				}
+				c.loseNode("n2")
+				for _, name := range names {
+					again := members(name, 2, 2, 10)[0]
+					again.Name, again.UID = name+"-again", types.UID("uid-again-"+name)
+					c.Create(again)
+					time.Sleep(time.Minute)
+				}
+				c.CreateNode("n3", "r1", 1)
+				c.AwaitBound(names[0], 2)
+				if got := c.Bound(names[1]); len(got) != 1 {
+					t.Errorf("both gangs are whole: %v", got)
+				}
+			})
+		})
+	}
+}
+
+// The last worker of a Job comes back after the others have ended, and the last wave of a Job is smaller than a gang.
+func TestGangsEnd(t *testing.T) {
+	ofJob := func(p *v1.Pod) *v1.Pod {
+		yes := true
+		p.OwnerReferences = []metav1.OwnerReference{{APIVersion: "batch/v1", Kind: "Job", Name: "train", UID: "job", Controller: &yes}}
+		return p
+	}
+	tests := map[string]struct {
+		completions int32
+		// succeed end before the others fail, and again come in their place.
+		succeed, again int
+	}{
+		"the last one":      {4, 3, 1},
+		"the last two":      {4, 2, 2},
+		"the last wave":     {6, 4, 2},
+		"none of them":      {4, 0, 4},
+		"a wave of several": {12, 4, 4},
+	}
+	for name, tc := range tests {
+		for _, restarted := range []bool{false, true} {
+			t.Run(fmt.Sprint(name, ", restarted ", restarted), func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					c := newCluster(t, 4, 4)
+					four := int32(4)
+					job := &batchv1.Job{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "train", UID: "job"}}
+					job.Spec.Parallelism, job.Spec.Completions = &four, &tc.completions
+					must.OK(t, c.Client.Tracker().Add(job))
+					pods := members("train", 4, 4, 10)
+					for _, p := range pods {
+						c.Create(ofJob(p))
+					}
+					c.AwaitBound("train", 4)
+					job = job.DeepCopy()
+					job.Status.Succeeded = int32(tc.succeed)
+					must.OK(t, c.Client.Tracker().Update(batchv1.SchemeGroupVersion.WithResource("jobs"), job, "default"))
+					for i, p := range pods {
+						ended := c.Pod(p.Name).DeepCopy()
+						if ended.Status.Phase = v1.PodFailed; i < tc.succeed {
+							ended.Status.Phase = v1.PodSucceeded
+						}
+						_, err := c.Client.CoreV1().Pods("default").UpdateStatus(t.Context(), ended, metav1.UpdateOptions{})
+						must.OK(t, err)
+					}
+					if restarted {
+						c.stop()
+						c.start()
+					}
+					time.Sleep(time.Minute)
+					for i := range tc.again {
+						p := ofJob(members("train", 4, 4, 10)[0])
+						p.Name, p.UID = fmt.Sprint("again-", i), types.UID(fmt.Sprint("uid-again-", i))
+						c.Create(p)
+					}
+					c.AwaitBound("again", tc.again)
+				})
+			})
+		}
+	}
+}

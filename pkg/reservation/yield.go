@@ -1,0 +1,100 @@
+package reservation
+
+import (
+	"cmp"
+	"slices"
+	"time"
+)
+
+// A gang that runs and lacks members keeps the GPUs of the others idle. Two such gangs may each hold what the other needs, after a
+// drain of nodes for example, and no event would ever end that. So the gang that waits less gives way: once it has waited for a
+// deadline, the other one may evict it, although its priority is not lower.
+
+// Yields returns when a gang gives way to another one of its priority, zero for never. Both run and wait for room for members
+// that they have lost. The gang is the one that waits less, or whose pods never preempt.
+func (s *State) Yields(ref, to Ref) time.Time { return s.yields(s.gangs[ref], s.gangs[to]) }
+
+// YieldsTo returns the first gang to which a gang gives way, and when; zero where there is none.
+func (s *State) YieldsTo(ref Ref) (to Ref, at time.Time) {
+	var first *group
+	for _, g := range s.gangs {
+		when := s.yields(s.gangs[ref], g)
+		if !when.IsZero() && (first == nil || compareBroken(g, first) < 0) {
+			first, to, at = g, g.Ref, when
+		}
+	}
+	return to, at
+}
+
+// Yielding returns the gangs that give way to a gang now, in order.
+func (s *State) Yielding(to Ref, now time.Time) (refs []Ref) {
+	if g := s.gangs[to]; g.waitsForRoom() {
+		for _, ref := range s.refs() {
+			if at := s.Yields(ref, to); !at.IsZero() && !now.Before(at) {
+				refs = append(refs, ref)
+			}
+		}
+	}
+	return refs
+}
+
+func (s *State) yields(g, to *group) time.Time {
+	if g == to || !g.waitsForRoom() || !to.waitsForRoom() || g.priority != to.priority || to.never || !g.never && compareWaiting(g, to) < 0 {
+		return time.Time{}
+	}
+	return g.refused().wait.since.Add(s.cfg.Deadline)
+}
+
+// Broken returns the running gangs that wait for room for members that they have lost, in the order in which they wait. Where the
+// gang before is one of them, Broken returns those that wait before it.
+func (s *State) Broken(before Ref) (refs []Ref) {
+	var list []*group
+	own := s.gangs[before]
+	for _, g := range s.gangs {
+		if g != own && g.isBroken() && (!own.isBroken() || compareBroken(g, own) < 0) {
+			list = append(list, g)
+		}
+	}
+	slices.SortFunc(list, compareBroken)
+	for _, g := range list {
+		refs = append(refs, g.Ref)
+	}
+	return refs
+}
+
+// isBroken reports whether a gang runs and lacks members for which the cluster had no room, and nothing makes room for it.
+func (g *group) isBroken() bool {
+	if g == nil || !g.started() || g.preempting() != nil {
+		return false
+	}
+	r := g.refused()
+	return r != nil && r.Reason != Malformed && r.Lacking > 0
+}
+
+// waitsForRoom reports whether room in the cluster as it is would help the gang.
+func (g *group) waitsForRoom() bool { return g.isBroken() && g.refused().wait != nil }
+
+// compareBroken orders gangs that lack members: the highest priority first, then the one that waits for room for longer, then by
+// name. Those that no room in the cluster would help are last.
+func compareBroken(a, b *group) int {
+	if has, other := a.waitsForRoom(), b.waitsForRoom(); has && other {
+		return compareWaiting(a, b)
+	} else if a.priority == b.priority && has != other {
+		return map[bool]int{true: -1, false: 1}[has]
+	}
+	return cmp.Or(cmp.Compare(b.priority, a.priority), a.Compare(b.Ref))
+}
+
+// yieldedAt returns when the next gang gives way to a gang that has not been tried since, and whether one does.
+func (s *State) yieldedAt(g *group) (at time.Time, some bool) {
+	if !g.waitsForRoom() {
+		return at, false
+	}
+	for _, other := range s.gangs {
+		when := s.yields(other, g)
+		if !when.IsZero() && when.After(g.refused().wait.asked) && (!some || when.Before(at)) {
+			at, some = when, true
+		}
+	}
+	return at, some
+}
