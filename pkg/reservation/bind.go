@@ -115,14 +115,15 @@ func (m *move) settle(g *group, f *Facts) {
 	g.plan().preempted, g.voidRooms = false, 0
 }
 
-// nodeRefused ends the plan when no node takes a member, or the planned one does not. Once the scheduler binds the members,
-// only this one loses its place.
+// nodeRefused ends the plan when no node takes a member, or the planned one does not. Once the scheduler binds the members, only this
+// one loses its place, and so does one that no node takes and that the gang can run without.
 func (m *move) nodeRefused(e *NodeRefused) {
 	g := m.group(e.Gang.Ref)
 	if e.Limited {
 		g.limit(e.Node, g.reservedOn(e.Node), m.now)
 	}
-	if p := g.phase.phase(); p == Unplaced || p == Planned {
+	spare := e.Node == "" && !g.reserves()[e.UID] && g.boundOf(&e.Gang)+len(g.places()) > e.Gang.MinCount
+	if p := g.phase.phase(); p == Unplaced || p == Planned && !spare {
 		m.cancel(g, &e.Gang, e.Why)
 		return
 	}

@@ -157,7 +157,7 @@ func (w *world) checkMalformed(t *team) {
 
 func (w *world) isSpoiled(t *team, c count) bool {
 	first := w.api.pod(t.member(0))
-	return t.malformed() && c.exists >= max(2, t.min) && first != nil && first.DeletionTimestamp == nil
+	return t.malformed() && c.exists >= max(2, t.needs(c)) && first != nil && first.DeletionTimestamp == nil
 }
 
 func preempted(pod *v1.Pod) bool {
@@ -221,7 +221,7 @@ func (w *world) judge(t *team, settled bool) {
 	switch {
 	case c.bound == 0 && c.binding == 0 && settled:
 		*h = health{}
-	case c.bound >= t.min:
+	case c.bound >= t.needs(c):
 		h.started = true
 	}
 	if h.started {
@@ -249,9 +249,9 @@ func (w *world) judgeTorn(t *team, c count, settled bool) {
 	case since > placementDeadline+slack:
 		w.fail("gang %s is bound in part for %v, longer than its deadline (%s): %v", t.name, since, h.excused, c)
 	case h.excused != "":
-	case c.bound+c.binding+c.waiting < t.min:
+	case c.bound+c.binding+c.waiting < t.needs(c):
 		w.fail("gang %s is torn: %v", t.name, c)
-	case settled && c.bound+c.binding < t.min:
+	case settled && c.bound+c.binding < t.needs(c):
 		w.fail("gang %s is torn, its other members were not let go: %v", t.name, c)
 	}
 }
@@ -264,14 +264,14 @@ func (w *world) judgeHalves(t *team, c count) {
 		placed++
 	}
 	h := &t.health
-	if placed == 0 || placed >= t.min {
+	if placed == 0 || placed >= t.needs(c) {
 		h.parts = time.Time{}
 		return
 	}
 	if h.parts.IsZero() {
 		h.parts = time.Now()
 	}
-	smaller := c.exists < t.min || time.Since(t.ended.at) < heldOver || time.Since(t.shrunk) < heldOver
+	smaller := c.exists < t.needs(c) || time.Since(t.ended.at) < heldOver || time.Since(t.shrunk) < heldOver
 	if smaller && time.Since(h.parts) < heldOver {
 		return
 	}

@@ -47,7 +47,11 @@ type targeted struct {
 // job returns the Job that makes the members of an elastic gang. It does not count evictions as failures.
 func (t *team) job() *batchv1.Job {
 	most := int32(t.members)
-	return &batchv1.Job{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: t.name, UID: types.UID("job-" + t.name)}, Spec: batchv1.JobSpec{
+	uid := types.UID("job-" + t.name)
+	if t.jobsMade > 0 {
+		uid += types.UID(fmt.Sprint("-", t.jobsMade))
+	}
+	return &batchv1.Job{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: t.name, UID: uid}, Status: batchv1.JobStatus{Succeeded: int32(len(t.done))}, Spec: batchv1.JobSpec{
 		Parallelism: &most, Completions: &most,
 		PodFailurePolicy: &batchv1.PodFailurePolicy{Rules: []batchv1.PodFailurePolicyRule{{
 			Action:          batchv1.PodFailurePolicyActionIgnore,
@@ -56,9 +60,9 @@ func (t *team) job() *batchv1.Job {
 	}}
 }
 
-// employ makes the Job of an elastic gang, and its profile where it has one.
+// employ makes the Job of a gang, and the profile of an elastic one where it has one.
 func (w *world) employ(t *team) error {
-	if t.elastic == "" {
+	if t.elastic == "" && !t.ofJob {
 		return nil
 	}
 	if t.agile {

@@ -163,7 +163,7 @@ func (w *world) evicted(t *team, pod *v1.Pod, what string) {
 	if p == nil {
 		return
 	}
-	if lower, higher := corev1helpers.PodPriority(pod), int32(p.priority); lower >= higher {
+	if lower, higher := corev1helpers.PodPriority(pod), int32(p.priority); lower > higher || lower == higher && !w.givesWay(t, p) {
 		w.fail("pod %s of priority %d was preempted for %s of priority %d", pod.Name, lower, p.name, higher)
 	}
 	c := w.claims[p.name]
@@ -182,6 +182,15 @@ func (w *world) evicted(t *team, pod *v1.Pod, what string) {
 	if c.batches > mostBatches && c.excused == "" {
 		w.fail(evictedAgain+" for %s, although nothing came between", p.name)
 	}
+}
+
+// givesWay reports whether a gang may be evicted for another one of its priority: both have started, and lack members that wait.
+func (w *world) givesWay(t, p *team) bool {
+	lacks := func(t *team) bool {
+		c := w.count(t)
+		return t.source != "" && t.health.started && c.exists > c.bound-c.ending
+	}
+	return lacks(t) && lacks(p)
 }
 
 // awaits notes the pods that a preemptor may wait for beside its victims. Which of them are in its plan only the plugin knows.

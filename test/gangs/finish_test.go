@@ -79,7 +79,7 @@ func (w *world) quiet() {
 func (w *world) lacks(t *team) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return w.count(t).exists < t.members
+	return w.count(t).exists < t.members-len(t.done)
 }
 
 func (w *world) must(err error) {
@@ -110,8 +110,8 @@ func (w *world) stuck() []string {
 		if t.elastic != "" && c.bound-c.ending >= t.min {
 			continue // its target may hold the others back
 		}
-		if pending > 0 && c.exists >= t.min && !t.malformed() && w.fits(t) {
-			names = append(names, fmt.Sprintf("%s (%d of %d pending, %d must run)", t.name, pending, c.exists, t.min))
+		if pending > 0 && c.exists >= t.needs(c) && !t.malformed() && w.fits(t, t.needs(c)) {
+			names = append(names, fmt.Sprintf("%s (%d of %d pending, %d must run)", t.name, pending, c.exists, t.needs(c)))
 		}
 	}
 	return names
@@ -119,7 +119,7 @@ func (w *world) stuck() []string {
 
 // fits reports whether as many members of a gang as must run fit into one domain of its required levels, all else being gone.
 // It may miss a fit, of gangs with a launcher.
-func (w *world) fits(t *team) bool {
+func (w *world) fits(t *team, least int) bool {
 	room := map[string]int{}
 	for _, name := range slices.Sorted(maps.Keys(w.hosts)) {
 		h := w.hosts[name]
@@ -130,7 +130,7 @@ func (w *world) fits(t *team) bool {
 		}
 	}
 	for _, n := range room {
-		if n >= t.min {
+		if n >= least {
 			return true
 		}
 	}

@@ -32,6 +32,7 @@ var themes = [][]string{
 	{"lose", "node", "sick", "well", "clock", "unready", "ready", "recreate"},
 	{"delete", "delete", "recreate", "recreate", "deletegang", "clock", "arrive"},
 	{"ungroup", "regroup", "regroup", "clock", "delete"},
+	{"succeed", "succeed", "succeed", "clock", "clock", "delete", "recreate", "restart", "lose", "node"},
 	{"fault", "restart", "lose", "node", "delete", "recreate", "clock", "clock", "evictfault", "heal", "sick", "well"},
 	{"pod", "pod", "pod", "pod", "clock", "clock", "delete"},
 	{"gang", "gang", "pod", "clock", "clock", "clock", "evictfault", "restart", "delete"},
@@ -118,6 +119,13 @@ func (a *author) add(verb string) {
 		a.write("fault", a.target(), "kind="+a.one("refuse", "error"), "what="+a.one(evictFault, deleteFault), "count="+a.one("1", "3"))
 	case "delete":
 		a.write("delete", a.somePod())
+	case "succeed":
+		name := a.someGang()
+		a.write("succeed", name, "count="+a.one("1", "1", "2", "3", "5"))
+		if a.chance(40) {
+			a.write("fail", name)
+			a.write("recreate", name)
+		}
 	case "arrive":
 		a.write("arrive", a.someGang(), "count="+a.one("1", "2"))
 	case "regroup":
@@ -140,8 +148,9 @@ func (a *author) addGang() {
 	}
 	a.gangs = append(a.gangs, name)
 	a.members[name] = members
+	source := a.source()
 	options := []string{
-		"source=" + a.source(), "members=" + strconv.Itoa(members), "min=" + strconv.Itoa(least), "slots=" + slots,
+		"source=" + source, "members=" + strconv.Itoa(members), "min=" + strconv.Itoa(least), "slots=" + slots,
 		"priority=" + a.one("0", "0", "0", "5", "10"), "cpus=" + a.one("0", "0", "0", "1", "3"),
 	}
 	options = append(options, a.wishes()...)
@@ -157,6 +166,9 @@ func (a *author) addGang() {
 	}
 	if a.chance(30) {
 		options = append(options, "again=1")
+	}
+	if source != "native" && a.chance(40) { // the scheduler's own queue waits for done members of a native group
+		options = append(options, "job=1")
 	}
 	if a.elastic && !uneven && a.chance(60) {
 		options = append(options, a.sizes(members)...)

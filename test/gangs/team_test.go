@@ -44,9 +44,13 @@ type team struct {
 	// again: members that were preempted are made again, as a Job does.
 	again        bool
 	incarnations int
-	grouped      bool
-	health       health
-	ended        ends
+	// ofJob: a Job makes its members, which may succeed. done are those that have. An elastic gang has a Job anyway.
+	ofJob    bool
+	jobsMade int
+	done     map[int]bool
+	grouped  bool
+	health   health
+	ended    ends
 	// shrunk is when somebody else than the scheduler last removed a member, or its PodGroup, of a gang that had not started.
 	shrunk time.Time
 	// came is when a member of the team was last made again after it had run.
@@ -64,10 +68,22 @@ type least struct {
 
 // leastAt returns how many members must run at an instant: the lowest of its numbers, since nobody may have heard of the last.
 func (t *team) leastAt(now time.Time) int {
-	if t.before.at != now {
-		return t.min
+	count := t.min
+	if t.before.at == now {
+		count = min(t.min, t.before.count)
 	}
-	return min(t.min, t.before.count)
+	if len(t.done) > 0 {
+		count = max(1, count-len(t.done))
+	}
+	return count
+}
+
+// needs returns how many members must run: those that are done are not waited for where fewer exist.
+func (t *team) needs(c count) int {
+	if len(t.done) > 0 && c.exists < t.min {
+		return max(1, t.min-len(t.done))
+	}
+	return t.min
 }
 
 // malformed reports whether nobody can place the gang: its members are unlike, or its wishes contradict each other.
@@ -125,6 +141,8 @@ func (t *team) pod(i int) *v1.Pod {
 		if t.agile {
 			p.Labels[v1alpha1.LabelProfile] = t.name
 		}
+	}
+	if t.elastic != "" || t.ofJob {
 		p.OwnerReferences = []metav1.OwnerReference{*metav1.NewControllerRef(t.job(), batchv1.SchemeGroupVersion.WithKind("Job"))}
 	}
 	return p

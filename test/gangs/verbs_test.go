@@ -27,7 +27,7 @@ func init() { //nolint:gochecknoinits // parse reads the table, and the table's 
 		"unready": func(w *world, s step) error { return w.attend(s, true) },
 		"ready":   func(w *world, s step) error { return w.attend(s, false) },
 		// gang NAME source=label members=4 min=3 slots=5 cpus=0 priority=0 required=rack preferred=hostname runs=30s ends=30s
-		// later=1 launcher=1 uneven=1 again=1 elastic=2-4 agile=1: all members but the later ones arrive.
+		// later=1 launcher=1 uneven=1 again=1 job=1 elastic=2-4 agile=1: all members but the later ones arrive.
 		"gang": (*world).gang,
 		// pod NAME slots=5 cpus=0 priority=0 runs=30s ends=30s
 		"pod": (*world).pod,
@@ -35,6 +35,10 @@ func init() { //nolint:gochecknoinits // parse reads the table, and the table's 
 		"arrive": (*world).arrive,
 		// recreate GANG: members that are gone come again, as a Job has them.
 		"recreate": (*world).recreate,
+		// succeed GANG count=1: members of a Job are done, once the gang has started.
+		"succeed": (*world).succeed,
+		// fail GANG: all members that exist fail at once.
+		"fail": (*world).failAll,
 		// delete POD, deletegang GANG, with its PodGroup.
 		"delete":     func(w *world, s step) error { w.removePod(s.name, false); return nil },
 		"deletegang": (*world).deleteGang,
@@ -135,7 +139,7 @@ func (w *world) gang(s step) error {
 		name: s.name, source: s.options["source"], members: s.number("members", 1), slots: s.number("slots", 0), cpus: s.number("cpus", 0),
 		priority: s.number("priority", 0), required: levels(s.list("required")), preferred: levels(s.list("preferred")),
 		runs: s.span("runs"), ends: s.span("ends"), launcher: s.number("launcher", 0) > 0, uneven: s.number("uneven", 0) > 0, again: s.number("again", 0) > 0,
-		elastic: s.options["elastic"], agile: s.number("agile", 0) > 0, created: time.Now(),
+		elastic: s.options["elastic"], agile: s.number("agile", 0) > 0, ofJob: s.number("job", 0) > 0 && s.options["elastic"] == "", created: time.Now(),
 	}
 	t.min = s.number("min", t.members)
 	w.mu.Lock()
@@ -188,7 +192,58 @@ func (w *world) deleteGang(s step) error {
 		w.removePod(t.member(i), false)
 	}
 	t.arrived.Store(0)
+	if t.ofJob { // the next members are of another Job
+		if err := w.api.core.BatchV1().Jobs(namespace).Delete(w.ctx, t.name, metav1.DeleteOptions{}); err != nil {
+			return err
+		}
+		w.mu.Lock()
+		t.done = nil
+		t.jobsMade++
+		w.mu.Unlock()
+		if err := w.employ(t); err != nil {
+			return err
+		}
+	}
 	return w.ungroup(s)
+}
+
+func (w *world) failAll(s step) error {
+	if t := w.teams[s.name]; t != nil {
+		for i := range t.members {
+			w.removePod(t.member(i), true)
+		}
+	}
+	return nil
+}
+
+func (w *world) succeed(s step) error {
+	t := w.teams[s.name]
+	if t == nil || !t.ofJob {
+		return nil
+	}
+	left := s.number("count", 1)
+	for i := range t.members {
+		pod := w.api.pod(t.member(i))
+		w.mu.Lock()
+		succeeds := left > 0 && t.health.started && pod != nil && pod.Spec.NodeName != "" && pod.DeletionTimestamp == nil
+		if succeeds {
+			if left--; t.done == nil {
+				t.done = map[int]bool{}
+			}
+			t.done[i] = true
+			t.came = time.Now()
+		}
+		job := t.job()
+		w.mu.Unlock()
+		if !succeeds {
+			continue
+		}
+		if _, err := w.api.core.BatchV1().Jobs(namespace).UpdateStatus(w.ctx, job, metav1.UpdateOptions{}); err != nil {
+			return err
+		}
+		w.api.end(pod.Name, pod.UID, "succeeded")
+	}
+	return nil
 }
 
 // group makes the gang's PodGroup, or brings it up to date.

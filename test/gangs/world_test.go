@@ -154,6 +154,10 @@ func (w *world) create(t *team, i int) error {
 		return nil
 	}
 	w.mu.Lock()
+	if t.done[i] {
+		w.mu.Unlock()
+		return nil
+	}
 	pod := t.pod(i)
 	w.uids[string(pod.UID)] = true
 	if t.health.started {

@@ -162,3 +162,36 @@ func TestGangsEnd(t *testing.T) {
 		}
 	}
 }
+
+// A member that a plugin refuses before it gets to its place, such as for a claim that is missing, ends the plan: others get the GPUs.
+// Where the gang can run without it, the others run.
+func TestMemberRefusedInPreFilter(t *testing.T) {
+	for _, least := range []int{3, 2} {
+		t.Run(fmt.Sprint(least, " of 3"), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				c := newCluster(t, 3)
+				pods := members("train", 3, least, 10)
+				pods[1].Spec.Volumes = []v1.Volume{{Name: "data", VolumeSource: v1.VolumeSource{
+					PersistentVolumeClaim: &v1.PersistentVolumeClaimVolumeSource{ClaimName: "mistyped"},
+				}}}
+				c.Create(pods...)
+				if least == 2 {
+					c.AwaitBound("train", 2)
+					return
+				}
+				time.Sleep(10 * time.Second)
+				began := time.Now()
+				c.Create(pod("a", 10), pod("b", 10), pod("c", 10))
+				for _, name := range []string{"a", "b", "c"} {
+					c.AwaitBound(name, 1)
+				}
+				if took := time.Since(began); took > time.Minute {
+					t.Errorf("the GPUs were idle for %v", took)
+				}
+				if got := c.Bound("train"); len(got) != 0 {
+					t.Errorf("members are bound: %v", got)
+				}
+			})
+		})
+	}
+}

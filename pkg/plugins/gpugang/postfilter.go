@@ -27,6 +27,7 @@ func (p *Plugin) PostFilter(ctx context.Context, cs fwk.CycleState, pod *v1.Pod,
 	defer p.machine.Flush(ctx)
 	at := placeOf(cs)
 	if at == nil {
+		p.refusedBefore(ref, pod, statuses)
 		return p.expected(ref, pod), verdict.New(fwk.UnschedulableAndUnresolvable)
 	}
 	e := reservation.NodeRefused{UID: kube.UIDOf(pod), Node: at.Node, Why: "no node that the gang may use takes the pod"}
@@ -40,6 +41,18 @@ func (p *Plugin) PostFilter(ctx context.Context, cs fwk.CycleState, pod *v1.Pod,
 		return e
 	})
 	return noNomination(), verdict.New(fwk.UnschedulableAndUnresolvable, e.Why)
+}
+
+// refusedBefore ends the plan where a member that has a place was refused before it got to it, such as by a plugin's PreFilter for a
+// claim that is missing. Its siblings would wait for it until the deadline, at places that nobody else gets.
+func (p *Plugin) refusedBefore(ref podgroup.Ref, pod *v1.Pod, statuses fwk.NodeToStatusReader) {
+	why := verdict.Text(statuses.Get(""))
+	p.machine.Lock(func(l machine.Locked) {
+		_, has := l.State.Place(ref, kube.UIDOf(pod))
+		if phase, _ := l.State.Phase(ref); has && phase == reservation.Planned {
+			l.Step(reservation.NodeRefused{Gang: l.Facts(ref), UID: kube.UIDOf(pod), Why: "member " + pod.Name + " cannot be scheduled: " + why})
+		}
+	})
 }
 
 // PodGroupPostFilter says why a gang has no plan, for the condition of its PodGroup, and ends a plan that other plugins
