@@ -7,20 +7,20 @@ import (
 )
 
 // A gang that runs and lacks members keeps the GPUs of the others idle. Two such gangs may each hold what the other needs, after a
-// drain of nodes for example, and no event would ever end that. So the gang that waits less gives way: once it has waited for a
-// deadline, the other one may evict it, although its priority is not lower.
+// drain of nodes for example, and no event would ever end that. So one of them gives way: once both have waited for a deadline, the one
+// that has waited for longer may evict the other one, although its priority is not higher. After another deadline it is the other way
+// round, for where that did not help. The evicted gang has no place any more and the other one runs whole, so nothing swings.
 
-// Yields returns when a gang gives way to another one of its priority, zero for never. Both run and wait for room for members
-// that they have lost. The gang is the one that waits less, or whose pods never preempt.
+// Yields returns when a gang gives way to another one of its priority, zero for never. Both run and lack members. The other one waits
+// for room; for the gang itself the cluster may be too small.
 func (s *State) Yields(ref, to Ref) time.Time { return s.yields(s.gangs[ref], s.gangs[to]) }
 
 // YieldsTo returns the first gang to which a gang gives way, and when; zero where there is none.
 func (s *State) YieldsTo(ref Ref) (to Ref, at time.Time) {
-	var first *group
-	for _, g := range s.gangs {
-		when := s.yields(s.gangs[ref], g)
-		if !when.IsZero() && (first == nil || compareBroken(g, first) < 0) {
-			first, to, at = g, g.Ref, when
+	for _, other := range s.refs() {
+		when := s.Yields(ref, other)
+		if !when.IsZero() && (at.IsZero() || when.Before(at)) {
+			to, at = other, when
 		}
 	}
 	return to, at
@@ -39,10 +39,20 @@ func (s *State) Yielding(to Ref, now time.Time) (refs []Ref) {
 }
 
 func (s *State) yields(g, to *group) time.Time {
-	if g == to || !g.waitsForRoom() || !to.waitsForRoom() || g.priority != to.priority || to.never || !g.never && compareWaiting(g, to) < 0 {
+	if g == to || !g.isBroken() || !to.waitsForRoom() || g.priority != to.priority || to.never {
 		return time.Time{}
 	}
-	return g.refused().wait.since.Add(s.cfg.Deadline)
+	at := to.refused().wait.since.Add(s.cfg.Deadline)
+	if !g.waitsForRoom() { // the cluster is too small for it
+		return at
+	}
+	if own := g.refused().wait.since.Add(s.cfg.Deadline); own.After(at) {
+		at = own
+	}
+	if !g.never && compareWaiting(g, to) < 0 {
+		at = at.Add(s.cfg.Deadline)
+	}
+	return at
 }
 
 // Broken returns the running gangs that wait for room for members that they have lost, in the order in which they wait. Where the

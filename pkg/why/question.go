@@ -336,4 +336,11 @@ func (a *Answer) giveWay(s *snapshot.Snapshot, name snapshot.GangName) {
 			a.TakesFrom = &snapshot.GivesWay{Gang: g.GangName, At: g.GivesWay.At}
 		}
 	}
+	switch { // what comes first
+	case a.GivesWay == nil || a.TakesFrom == nil:
+	case a.GivesWay.At.Before(a.TakesFrom.At):
+		a.TakesFrom = nil
+	default:
+		a.GivesWay = nil
+	}
 }

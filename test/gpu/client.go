@@ -30,8 +30,9 @@ type worker struct {
 // errNoReply is what a worker says that says nothing in time.
 var errNoReply = errors.New("no reply in time")
 
-// patience is how long a worker may take to make a context, or beyond its time to run.
-const patience = 30 * time.Second
+// patience is how long a worker may take to make a context, or beyond its time to run. The stand-in touches all memory that a real
+// driver only maps, which took over 30 seconds on a loaded machine.
+const patience = 2 * time.Minute
 
 // environ is this process's environment without the variables that say where CUDA runs.
 func environ(extra ...string) []string {

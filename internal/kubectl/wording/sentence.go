@@ -94,10 +94,10 @@ func giveWay(a *why.Answer, now time.Time) string {
 	switch {
 	case a.TakesFrom != nil:
 		g := a.TakesFrom
-		return fmt.Sprintf(" Gang %s lacks members too, and has waited for less time: if its GPUs help, it is evicted for this gang, %s.", Name(g.Gang.Namespace+"/"+g.Gang.Name), from(g.At))
+		return fmt.Sprintf(" Gang %s lacks members too: if its GPUs help, it is evicted for this gang, %s.", Name(g.Gang.Namespace+"/"+g.Gang.Name), from(g.At))
 	case a.GivesWay != nil:
 		g := a.GivesWay
-		return fmt.Sprintf(" Gang %s lacks members too, and has waited for longer: if the GPUs of this gang help it, this gang is evicted, %s.", Name(g.Gang.Namespace+"/"+g.Gang.Name), from(g.At))
+		return fmt.Sprintf(" Gang %s lacks members too: if the GPUs of this gang help it, this gang is evicted, %s.", Name(g.Gang.Namespace+"/"+g.Gang.Name), from(g.At))
 	}
 	return ""
 }

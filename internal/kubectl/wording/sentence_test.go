@@ -20,13 +20,13 @@ func TestGivesWay(t *testing.T) {
 	s := &snapshot.Snapshot{
 		Source: snapshot.FromScheduler, At: now, Pending: []snapshot.Pending{waits("a-1", a), waits("b-1", b)},
 		Gangs: []snapshot.Gang{
-			{GangName: a, MinCount: 2, Phase: "Running", Need: "Refused"},
+			{GangName: a, MinCount: 2, Phase: "Running", Need: "Refused", GivesWay: &snapshot.GivesWay{Gang: b, At: now.Add(8 * time.Minute)}},
 			{GangName: b, MinCount: 2, Phase: "Running", Need: "Refused", GivesWay: &snapshot.GivesWay{Gang: a, At: now.Add(3 * time.Minute)}},
 		},
 	}
 	for gang, want := range map[snapshot.GangName]string{
-		a: "Gang lab/b lacks members too, and has waited for less time: if its GPUs help, it is evicted for this gang, in 3m.",
-		b: "Gang lab/a lacks members too, and has waited for longer: if the GPUs of this gang help it, this gang is evicted, in 3m.",
+		a: "Gang lab/b lacks members too: if its GPUs help, it is evicted for this gang, in 3m.",
+		b: "Gang lab/a lacks members too: if the GPUs of this gang help it, this gang is evicted, in 3m.",
 	} {
 		answer, err := why.Gang(s, gang)
 		must.OK(t, err)

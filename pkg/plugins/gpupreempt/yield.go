@@ -27,10 +27,10 @@ func (p *Plugin) yieldWords(ref podgroup.Ref) (words string) {
 		var first time.Time
 		for _, other := range l.State.Refs() {
 			if at := l.State.Yields(other, ref); !at.IsZero() && (first.IsZero() || at.Before(first)) {
-				first, words = at, fmt.Sprintf("; gang %s lacks members too, and can be evicted for this gang %s: it waits for less time, or may not preempt", other, in(at))
+				first, words = at, fmt.Sprintf("; gang %s lacks members too, and can be evicted for this gang %s", other, in(at))
 			}
 			if at := l.State.Yields(ref, other); !at.IsZero() && (first.IsZero() || at.Before(first)) {
-				first, words = at, fmt.Sprintf("; the gang can be evicted for gang %s %s, which lacks members too and has waited longer", other, in(at))
+				first, words = at, fmt.Sprintf("; the gang can be evicted for gang %s %s, which lacks members too", other, in(at))
 			}
 		}
 	})

@@ -2,6 +2,8 @@ package gpupreempt
 
 import (
 	"fmt"
+	"math/rand/v2"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -10,6 +12,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/tandem-gpu/tandem/pkg/api/v1alpha1"
 	"github.com/tandem-gpu/tandem/test/fakecluster"
 )
 
@@ -93,6 +96,75 @@ func TestBrokenGangsGiveWay(t *testing.T) {
 				c.Remove(tc.whole+"-0", tc.whole+"-again")
 				c.AwaitBound(other, 2)
 			})
+		})
+	}
+}
+
+// TestNothingWaitsInACycle loses nodes under random gangs of whole GPUs, makes their members anew, and waits: after that no gang that
+// lacks members fits into what is free together with what another one holds that lacks members too.
+func TestNothingWaitsInACycle(t *testing.T) {
+	for seed := range 25 {
+		synctest.Test(t, func(t *testing.T) {
+			r := rand.New(rand.NewPCG(uint64(seed), 1))
+			nodes := make([]int, 2+r.IntN(3))
+			var places []string
+			for i := range nodes {
+				nodes[i] = 1 + r.IntN(4)
+				places = append(places, slices.Repeat([]string{fmt.Sprint("n", i+1)}, nodes[i])...)
+			}
+			total := len(places)
+			c := newCluster(t, nodes...)
+			r.Shuffle(total, func(i, k int) { places[i], places[k] = places[k], places[i] })
+			sizes := map[string]int{}
+			for len(places) > 0 {
+				name, size := fmt.Sprint("g", len(sizes)), 1+r.IntN(min(len(places), 5))
+				sizes[name] = size
+				for i := range size {
+					c.Create(wholeMember(name, fmt.Sprint(name, "-", i), size, func(p *v1.Pod) { p.Spec.NodeSelector = map[string]string{v1.LabelHostname: places[i]} }))
+				}
+				c.AwaitBound(name+"-", size)
+				places = places[size:]
+			}
+			again := 0
+			remake := func(gang string) {
+				c.Create(wholeMember(gang, fmt.Sprint(gang, "-again-", again), sizes[gang], nil))
+				again++
+			}
+			lost := fmt.Sprint("n", 1+r.IntN(len(nodes)))
+			c.RemoveNode(lost)
+			for _, p := range c.Pods() {
+				if p.Spec.NodeName == lost {
+					c.Remove(p.Name)
+					time.Sleep(time.Duration(r.IntN(60)) * time.Second)
+					remake(p.Labels[v1alpha1.LabelGang])
+				}
+			}
+			for range 60 { // victims end, and come again
+				time.Sleep(time.Minute)
+				for _, p := range c.Pods() {
+					if p.DeletionTimestamp != nil {
+						c.Remove(p.Name)
+						remake(p.Labels[v1alpha1.LabelGang])
+					}
+				}
+			}
+			free, bound := total-nodes[lost[1]-'1'], map[string]int{}
+			for _, p := range c.Pods() {
+				if p.Spec.NodeName != "" {
+					free--
+					bound[p.Labels[v1alpha1.LabelGang]]++
+				}
+			}
+			for a, has := range bound {
+				if has < sizes[a] && sizes[a]-has <= free {
+					t.Errorf("seed %d: gang %s has %d of %d members, and %d GPUs are free", seed, a, has, sizes[a], free)
+				}
+				for b, holds := range bound {
+					if a != b && has < sizes[a] && holds < sizes[b] && sizes[a]-has <= free+holds {
+						t.Errorf("seed %d: gangs %s (%d of %d) and %s (%d of %d) wait for each other with %d GPUs free", seed, a, has, sizes[a], b, holds, sizes[b], free)
+					}
+				}
+			}
 		})
 	}
 }
