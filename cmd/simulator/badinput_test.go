@@ -16,7 +16,7 @@ func TestBadInput(t *testing.T) {
 		args []string
 		says []string
 	}{
-		{"unknown command", []string{"rum"}, []string{`unknown command "rum"`, "known are map, run, snapshot", "go run ./evaluation"}},
+		{"unknown command", []string{"rum"}, []string{`unknown command "rum"`, "known are jobs, map, run, snapshot", "go run ./evaluation"}},
 		{"unknown flag", []string{"run", "--plt", "x"}, []string{"unknown flag: --plt", "simulator run --help"}},
 		{"no scenario", []string{"run"}, []string{"run wants the path of one scenario", "simulator run --help"}},
 		{"two scenarios", []string{"run", "a", "b"}, []string{"has 2 arguments"}},

@@ -36,9 +36,10 @@ begin with are in examples/; docs/guides/simulator.md says what can stand in one
 are commands of another program: go run ./evaluation.`,
 		Example: `  simulator run examples/mixed.yaml                  play a scenario, print a table
   simulator map examples/mixed.yaml --at 30m         who holds which GPU after half an hour
-  simulator snapshot examples/mixed.yaml --at 30m    the same as a scheduler publishes it`,
+  simulator snapshot examples/mixed.yaml --at 30m    the same as a scheduler publishes it
+  kubectl get pods -A -o json | simulator jobs         a list of jobs out of the pods of a cluster`,
 	})
-	c.AddCommand(runCommand(), mapCommand(), snapshotCommand())
+	c.AddCommand(runCommand(), mapCommand(), snapshotCommand(), jobsCommand())
 	known := c.RunE
 	c.RunE = func(c *cobra.Command, args []string) error {
 		if err := known(c, args); err != nil {

@@ -52,7 +52,7 @@ func TestHelp(t *testing.T) {
 	if diff := cmp.Diff(succeed(t), succeed(t, "--help")); diff != "" {
 		t.Errorf("with --help (-without +with):\n%s", diff)
 	}
-	for _, name := range []string{"run", "map", "snapshot"} {
+	for _, name := range []string{"run", "map", "snapshot", "jobs"} {
 		golden.Text(t, "help_"+name+".txt", succeed(t, name, "--help"))
 	}
 }

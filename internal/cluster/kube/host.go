@@ -39,6 +39,23 @@ func Host(pod *v1.Pod) (vgpu.Room, error) {
 	}, nil
 }
 
+// DefaultRequests fills in the requests of a pod that the API server would: those of a container's limits.
+func DefaultRequests(pod *v1.Pod) {
+	for _, containers := range [][]v1.Container{pod.Spec.InitContainers, pod.Spec.Containers} {
+		for i := range containers {
+			c := &containers[i].Resources
+			for name, q := range c.Limits {
+				if _, asks := c.Requests[name]; !asks {
+					if c.Requests == nil {
+						c.Requests = v1.ResourceList{}
+					}
+					c.Requests[name] = q
+				}
+			}
+		}
+	}
+}
+
 // BoundedHost returns what a pod on a node requests of its host, from the scheduler's sum: MaxHost where the sum may be
 // wrong. The scheduler counts the lower 64 bits of a sum, so that 2^64+1 bytes are one byte there and 2^64-32Gi make a
 // node's total smaller. No total shows whether that happened, only the amounts of each pod do.

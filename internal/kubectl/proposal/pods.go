@@ -216,25 +216,9 @@ func (r *reader) add(pod *v1.Pod) error {
 	return nil
 }
 
-// withDefaults fills in the requests that the API server would: those of a container's limits.
-func withDefaults(containers []v1.Container) {
-	for i := range containers {
-		c := &containers[i].Resources
-		for name, q := range c.Limits {
-			if _, asks := c.Requests[name]; !asks {
-				if c.Requests == nil {
-					c.Requests = v1.ResourceList{}
-				}
-				c.Requests[name] = q
-			}
-		}
-	}
-}
-
 func (r *reader) request(pod *v1.Pod) (*vgpu.Request, error) {
 	spec := &pod.Spec
-	withDefaults(spec.InitContainers)
-	withDefaults(spec.Containers)
+	kube.DefaultRequests(pod)
 	if len(spec.SchedulingGates) > 0 {
 		return nil, fmt.Errorf("spec.schedulingGates: %q; legal is none, since no scheduler tries such a pod", spec.SchedulingGates[0].Name)
 	}

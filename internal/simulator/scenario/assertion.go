@@ -128,7 +128,7 @@ func (r *reader) priorityOf(path string, f *assertionFile) *int32 {
 	if !contains(ofPods, string(f.Metric)) {
 		r.wrong(path+".priority", quote(f.Priority), "nothing, since only "+strings.Join(ofPods, ", ")+" are about pods of a priority")
 	}
-	p := int32(r.whole(path+".priority", f.Priority, -maxPriority, maxPriority))
+	p := int32(r.whole(path+".priority", f.Priority, math.MinInt32, math.MaxInt32))
 	return &p
 }
 

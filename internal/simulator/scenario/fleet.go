@@ -69,7 +69,7 @@ func (r *reader) fleets(files []fleetFile, a *asker, taken map[scalar]string, po
 		x.Name = x.name
 		x.request.Host = vgpu.Room{MilliCPU: r.cpu(path+".cpu", f.CPU), Memory: r.memory(path+".memory", f.Memory)}
 		if f.Priority != "" {
-			x.request.Priority = int32(r.whole(path+".priority", f.Priority, -maxPriority, maxPriority))
+			x.request.Priority = int32(r.whole(path+".priority", f.Priority, math.MinInt32, math.MaxInt32))
 		}
 		x.Promise = r.promise(path+".promise", &f.Promise)
 		x.Least = int(r.wholeOr(1, path+".min_replicas", f.MinReplicas, 1, maxReplicas))

@@ -2,6 +2,7 @@ package scenario
 
 import (
 	"fmt"
+	"math"
 	"strings"
 	"time"
 
@@ -9,8 +10,6 @@ import (
 )
 
 const (
-	// maxPriority is the highest that Kubernetes lets users give.
-	maxPriority = 1_000_000_000
 	// grace is how long an evicted pod stays where the scenario does not say, as in Kubernetes.
 	grace    = 30 * time.Second
 	maxGrace = 24 * time.Hour
@@ -50,7 +49,7 @@ type standing struct {
 func (r *reader) standing(path string, f *standingFile, name string) standing {
 	var s standing
 	if f.Priority != "" {
-		s.priority = int32(r.whole(path+".priority", f.Priority, -maxPriority, maxPriority))
+		s.priority = int32(r.whole(path+".priority", f.Priority, math.MinInt32, math.MaxInt32))
 	}
 	if f.Checkpoint != "" {
 		s.checkpoint = r.duration(path+".checkpoint", f.Checkpoint, time.Millisecond)

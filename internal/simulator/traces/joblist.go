@@ -24,8 +24,8 @@ const (
 	maxClock = 9_000_000_000
 	// maxMemoryGiB bounds memory of a host and of devices: 64 TiB.
 	maxMemoryGiB = MaxMemoryMiB >> 10
-	// maxPriority bounds priorities as Kubernetes bounds those of users.
-	maxPriority = 1_000_000_000
+	// fuzzy is how far thousandths of GPUs may be from whole numbers: programs write 0.3 as 0.30000000000000004.
+	fuzzy = 1e-6
 )
 
 // likeJobList reports whether a header was probably meant for a JobList: it has two of its columns.
@@ -59,16 +59,17 @@ func listedJob(t *csvtable.Table, all *Trace) {
 	gpus(t, &j)
 	j.Host = vgpu.Room{MilliCPU: int64(math.Round(1000 * t.DecimalOr("cpus", maxMilliCPU/1000, "cores"))), Memory: gibibytes(t, "memory_gib")}
 	if t.Field("priority") != "" {
-		j.Priority = int32(t.Whole("priority", -maxPriority, maxPriority))
+		j.Priority = int32(t.Whole("priority", math.MinInt32, math.MaxInt32))
 	}
 	all.Jobs = append(all.Jobs, j)
 }
 
 // gpus reads the GPU request of each member of a job: a part of one, whole ones, or none.
 func gpus(t *csvtable.Table, j *Job) {
-	milli := int64(math.Round(1000 * t.Decimal("gpus", MaxDevices, "GPUs")))
+	exact := 1000 * t.Decimal("gpus", MaxDevices, "GPUs")
+	milli := int64(math.Round(exact))
 	switch whole := milli / 1000; {
-	case milli == 0 && t.Field("gpus") != "" && t.Decimal("gpus", MaxDevices, "GPUs") > 0, milli > 1000 && milli%1000 != 0:
+	case math.Abs(exact-float64(milli)) > fuzzy, milli > 1000 && milli%1000 != 0:
 		t.Fail("gpus", fmt.Sprintf("a part of one GPU in thousandths, for example 0.25, or a whole number up to %d", MaxDevices))
 	case milli > 0:
 		j.Devices, j.Compute = int(max(1, whole)), vgpu.MilliGPU(min(milli, 1000))
