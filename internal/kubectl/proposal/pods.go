@@ -246,6 +246,9 @@ func (r *reader) request(pod *v1.Pod) (*vgpu.Request, error) {
 	if request.MaxSlowdown > 0 {
 		r.note("promised slowdowns")
 	}
+	if spec.NodeName != "" {
+		r.note("spec.nodeName: the pod is one more, and waits for a place like any other")
+	}
 	return &request, nil
 }
 

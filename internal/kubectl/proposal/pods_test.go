@@ -81,6 +81,14 @@ func TestLimitsAreRequests(t *testing.T) {
 	}
 }
 
+// A pod as kubectl get -o yaml gives it has a node already: its copy waits for a place, which is noted.
+func TestCopyOfAPodWithANode(t *testing.T) {
+	got, err := proposal.Pods([]byte(pod("name: p", "nodeName: n1, ")), "team", noon)
+	if err != nil || len(got.Notes) != 1 || !strings.HasPrefix(got.Notes[0], "spec.nodeName: ") {
+		t.Errorf("%+v, %v, want a note of spec.nodeName", got, err)
+	}
+}
+
 func TestPodsRefuses(t *testing.T) {
 	for _, test := range []struct{ name, raw, says string }{
 		{"nothing", "# empty\n", "there are no pods"},

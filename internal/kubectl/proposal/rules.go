@@ -33,6 +33,9 @@ const (
 	gpuPreempt = "GPUPreempt"
 )
 
+// replaced are the stock plugins in whose place Tandem's are.
+var replaced = []string{"DefaultPreemption", "GangScheduling", "TopologyPlacementGenerator"}
+
 // defaults is the configuration of which all arguments are the defaults.
 const defaults = `
 apiVersion: kubescheduler.config.k8s.io/v1
@@ -50,8 +53,8 @@ func Defaults() (*outlook.Rules, error) {
 	return r, err
 }
 
-// Rules returns the rules of the profile of a KubeSchedulerConfiguration that enables GPUShare. notes names the arguments that differ
-// from their defaults and make no difference to a simulation.
+// Rules returns the rules of the profile of a KubeSchedulerConfiguration that enables GPUShare. notes names what differs from the defaults
+// and makes no difference to a simulation.
 func Rules(raw []byte) (r *outlook.Rules, notes []string, err error) {
 	c, err := decode(raw)
 	if err != nil {
@@ -72,7 +75,7 @@ func Rules(raw []byte) (r *outlook.Rules, notes []string, err error) {
 	if err := setPreemption(r, argsOf[config.GPUPreemptArgs](p, gpuPreempt), path.Key(gpuPreempt).Child("args")); err != nil {
 		return nil, nil, err
 	}
-	notes, err = withoutEffect(p)
+	notes, err = withoutEffect(c, p)
 	return r, notes, err
 }
 
@@ -186,38 +189,78 @@ func setPreemption(r *outlook.Rules, args *config.GPUPreemptArgs, path *field.Pa
 var effective = map[string][]string{
 	gpuShare: {"Policy", "Seed", "TypicalRequests"}, gpuGang: {"DrainAfter", "Drain", "DrainTimeout", "MaxDomains", "PreferredTopology"},
 	gpuPreempt: {"Mode", "MaximumGracePeriod", "MaxSteps", "Prices"},
+	// The simulation counts slots by device, as with the deployed configuration.
+	"NodeResourcesFit": {"IgnoredResources", "IgnoredResourceGroups"},
 }
 
-// withoutEffect names the arguments that differ from their defaults and that a simulation does not go by.
-func withoutEffect(p *schedulerconfig.KubeSchedulerProfile) ([]string, error) {
+// operational are the fields of a configuration that concern the program and no decision.
+var operational = []string{"LeaderElection", "ClientConnection", "Parallelism", "DelayCacheUntilActive", "Profiles"}
+
+// withoutEffect names what differs from the defaults and what a simulation does not go by: arguments, extenders, other plugins.
+func withoutEffect(c *schedulerconfig.KubeSchedulerConfiguration, p *schedulerconfig.KubeSchedulerProfile) ([]string, error) {
 	object, _, err := inTree.Codecs.UniversalDecoder().Decode([]byte(defaults), nil, nil)
 	if err != nil {
 		return nil, err
 	}
-	usual := &object.(*schedulerconfig.KubeSchedulerConfiguration).Profiles[0]
-	var all []string
+	standard := object.(*schedulerconfig.KubeSchedulerConfiguration)
+	usual := &standard.Profiles[0]
+	all := differing("", reflect.ValueOf(c).Elem(), reflect.ValueOf(standard).Elem(), operational)
+	if p.PercentageOfNodesToScore != nil {
+		all = append(all, "percentageOfNodesToScore")
+	}
 	for i := range p.PluginConfig {
-		known, ours := effective[p.PluginConfig[i].Name]
-		if !ours {
+		name := p.PluginConfig[i].Name
+		k := slices.IndexFunc(usual.PluginConfig, func(u schedulerconfig.PluginConfig) bool { return u.Name == name })
+		switch {
+		case k < 0 && slices.Contains(replaced, name):
+			continue
+		case k < 0:
+			all = append(all, "the arguments of "+name)
 			continue
 		}
-		args := reflect.ValueOf(p.PluginConfig[i].Args).Elem()
-		for k := range usual.PluginConfig {
-			if usual.PluginConfig[k].Name == p.PluginConfig[i].Name {
-				all = append(all, differing(p.PluginConfig[i].Name, args, reflect.ValueOf(usual.PluginConfig[k].Args).Elem(), known)...)
+		all = append(all, differing(name+".", reflect.ValueOf(p.PluginConfig[i].Args).Elem(), reflect.ValueOf(usual.PluginConfig[k].Args).Elem(), effective[name])...)
+	}
+	return append(all, otherPlugins(p.Plugins, usual.Plugins)...), nil
+}
+
+// otherPlugins names the plugins that a profile has beside the usual ones, and those that it lacks. The set of Tandem's own counts.
+func otherPlugins(have, usual *schedulerconfig.Plugins) (all []string) {
+	plain := namesOf(usual.MultiPoint.Enabled)
+	sets := reflect.ValueOf(have).Elem()
+	for i := range sets.NumField() {
+		set := sets.Field(i).Interface().(schedulerconfig.PluginSet)
+		for _, name := range namesOf(set.Enabled) {
+			if !slices.Contains(plain, name) && !slices.Contains(replaced, name) {
+				all = append(all, "the plugin "+name)
+			}
+		}
+		for _, name := range namesOf(set.Disabled) {
+			if !slices.Contains(replaced, name) && !slices.Contains(namesOf(set.Enabled), name) {
+				point := sets.Type().Field(i).Name
+				all = append(all, fmt.Sprintf("the disabled plugin %s (%s)", name, strings.ToLower(point[:1])+point[1:]))
 			}
 		}
 	}
-	return all, nil
+	slices.Sort(all)
+	return slices.Compact(all)
 }
 
-func differing(plugin string, args, usual reflect.Value, known []string) (all []string) {
+func namesOf(list []schedulerconfig.Plugin) []string {
+	all := make([]string, 0, len(list))
+	for _, p := range list {
+		all = append(all, p.Name)
+	}
+	return all
+}
+
+// differing names the fields of arguments that differ and are not among the known ones.
+func differing(prefix string, args, usual reflect.Value, known []string) (all []string) {
 	for _, f := range reflect.VisibleFields(args.Type()) {
 		if f.Anonymous || len(f.Index) > 1 || slices.Contains(known, f.Name) {
 			continue
 		}
 		if !reflect.DeepEqual(args.FieldByIndex(f.Index).Interface(), usual.FieldByIndex(f.Index).Interface()) {
-			all = append(all, plugin+"."+strings.ToLower(f.Name[:1])+f.Name[1:])
+			all = append(all, prefix+strings.ToLower(f.Name[:1])+f.Name[1:])
 		}
 	}
 	return all

@@ -1,6 +1,8 @@
 package proposal_test
 
 import (
+	"bytes"
+	"os"
 	"strings"
 	"testing"
 	"time"
@@ -67,6 +69,34 @@ func TestRulesOfGPUShareAlone(t *testing.T) {
 	if r, _, err = proposal.Rules(configuration(all, "{name: GPUPreempt, args: {mode: Disabled}}, {name: GPUGang, args: {drain: Disabled}}")); err != nil ||
 		r.Preemption.Policy != sim.PreemptNobody || r.Gangs.Drains != gang.NoDrains {
 		t.Errorf("turned off: preemption %v, drains %v, %v", r.Preemption.Policy, r.Gangs.Drains, err)
+	}
+}
+
+// What a simulation does not go by is named: extenders, other plugins, their arguments. The configuration that is deployed has nothing of
+// that kind.
+func TestRulesNotes(t *testing.T) {
+	deployed, err := os.ReadFile("../../../deploy/scheduler/config.yaml")
+	must.OK(t, err)
+	for name, test := range map[string]struct {
+		raw  []byte
+		want []string
+	}{
+		"deployed":  {deployed, nil},
+		"extenders": {append(configuration(all, ""), "extenders: [{urlPrefix: 'http://127.0.0.1:8888/', filterVerb: filter}]\n"...), []string{"extenders"}},
+		"nodes":     {append(configuration(all, ""), "percentageOfNodesToScore: 30\nparallelism: 8\n"...), []string{"percentageOfNodesToScore"}},
+		"arguments": {configuration(all, "{name: NodeResourcesFit, args: {scoringStrategy: {type: MostAllocated, resources: [{name: cpu, weight: 1}]}}}"), []string{"NodeResourcesFit.scoringStrategy"}},
+		"others":    {configuration(all+", {name: Coscheduling}", "{name: Coscheduling, args: {permitWaitingTimeSeconds: 9}}"), []string{"the arguments of Coscheduling", "the plugin Coscheduling"}},
+		"fewer": {
+			bytes.Replace(configuration(all, ""), []byte("multiPoint: {"), []byte("score: {disabled: [{name: ImageLocality}]}, multiPoint: {disabled: [{name: TaintToleration}], "), 1),
+			[]string{"the disabled plugin ImageLocality (score)", "the disabled plugin TaintToleration (multiPoint)"},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			_, notes, err := proposal.Rules(test.raw)
+			if diff := cmp.Diff(test.want, notes); err != nil || diff != "" {
+				t.Errorf("%v, notes (-want +got):\n%s", err, diff)
+			}
+		})
 	}
 }
 
