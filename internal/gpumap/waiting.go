@@ -90,6 +90,9 @@ func whyPod(p *snapshot.Pending) (string, []string) {
 		return "It has not been tried yet, it waits for its turn, or it is being bound.", nil
 	}
 	r := p.Refused
+	if r.Illegal != "" && r.Illegal != snapshot.Other {
+		return "No device can meet its request: " + r.Illegal, nil
+	}
 	details := make([]string, 0, len(r.Nodes)+1)
 	for _, n := range r.Nodes {
 		details = append(details, fmt.Sprintf("%s: %s", count(n.Nodes, "node"), n.Reason))
@@ -137,6 +140,7 @@ func whyGang(g *snapshot.Gang, pods []*snapshot.Pending) (string, []string) {
 // needs says for whom a gang waits, where the snapshot has no reason.
 var needs = map[string]string{
 	"Incomplete": "Fewer of its members exist than must run.",
+	"Malformed":  "What its members say of it is not legal.",
 	"Refused":    "No places were found for as many members as must run; the snapshot has no reason.",
 	"Reserving":  "The scheduler keeps room for it, and waits for pods that end.",
 	"Preempting": "The scheduler keeps room for it until the pods are gone that it evicts.",

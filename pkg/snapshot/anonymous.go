@@ -270,7 +270,7 @@ func (a *anonymizer) pending(p *Pending) {
 	if r == nil {
 		return
 	}
-	r.Message = ""
+	r.hide()
 	r.Nodes = each(r.Nodes, func(n *RefusedNodes) { a.text(&n.Reason) })
 	slices.SortFunc(r.Nodes, func(x, y RefusedNodes) int { return cmp.Compare(x.Reason, y.Reason) })
 	if n := r.Nearest; n != nil {

@@ -189,7 +189,7 @@ func TestAnonymousNames(t *testing.T) {
 		Pending: []snapshot.Pending{pod("vision", "w-10", "u1", gang), pod("vision", "w-2", "u2", gang), pod("audio", "w-2", "u3", nil), pod(snapshot.Other, "other:000001", "u4", nil)},
 	}
 	s.Pending[2].Refused = &snapshot.Refused{
-		Message: "no room beside vision/w-2", Nodes: []snapshot.RefusedNodes{{Reason: "NodeAffinity", Nodes: 1}, {Reason: "w-10", Nodes: 1}},
+		Message: "no room beside vision/w-2", Illegal: "profile bert reaches at most 300", Nodes: []snapshot.RefusedNodes{{Reason: "NodeAffinity", Nodes: 1}, {Reason: "w-10", Nodes: 1}},
 		Nearest: &snapshot.Refusal{Reason: vgpu.PromiseBroken, Helps: "eviction", Promised: "vision/w-2", Beside: []string{"vision/w-10", snapshot.Other}},
 	}
 	got := s.Anonymous()
@@ -210,6 +210,7 @@ func TestAnonymousNames(t *testing.T) {
 		t.Errorf("the gang is %v and %v", a, b)
 	}
 	wantRefused := &snapshot.Refused{
+		Illegal: snapshot.Other,
 		Nodes:   []snapshot.RefusedNodes{{Reason: "NodeAffinity", Nodes: 1}, {Reason: "text 4", Nodes: 1}},
 		Nearest: &snapshot.Refusal{Reason: vgpu.PromiseBroken, Helps: "eviction", Promised: "team-2/pod-2", Beside: []string{"team-2/pod-3", snapshot.Other}},
 	}

@@ -26,7 +26,8 @@ type Gang struct {
 	RequiredTopology  []string `json:"requiredTopology,omitempty"`
 	PreferredTopology []string `json:"preferredTopology,omitempty"`
 	// Phase is about the members that have a place (Unplaced, Planned, Binding, Running), Need about those that must run and
-	// have none (Satisfied, Incomplete, Refused, Reserving, Preempting): docs/gang-phases.md.
+	// have none (Satisfied, Incomplete, Refused, Reserving, Preempting: docs/gang-phases.md), or Malformed: what the members say of
+	// the gang is not legal, and Message says why. No further member is placed then.
 	Phase string `json:"phase"`
 	Need  string `json:"need"`
 	// Reason is a word for a refusal, Message the sentence.
@@ -46,6 +47,9 @@ type GivesWay struct {
 	Gang GangName  `json:"gang"`
 	At   time.Time `json:"at"`
 }
+
+// Malformed is the Need of a gang whose members do not say how it is to be placed.
+const Malformed = "Malformed"
 
 // Place is where a pod is to go.
 type Place struct {

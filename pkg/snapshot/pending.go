@@ -61,6 +61,9 @@ type Refused struct {
 	At time.Time `json:"at,omitzero"`
 	// Message is the sentence in the pod's condition.
 	Message string `json:"message,omitempty"`
+	// Illegal is why no device can meet what the pod asks for, where that is something which Request does not have: a rate, a latency, or
+	// memory that its profile says it needs. "" where devices may meet it, and Other for readers who may not see sentences.
+	Illegal string `json:"illegal,omitempty"`
 	// Nodes counts the nodes that were refused, by reason, sorted by reason. A node that another plugin refused has the plugin's
 	// name for a reason.
 	Nodes []RefusedNodes `json:"nodes,omitempty"`

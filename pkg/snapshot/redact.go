@@ -113,7 +113,7 @@ func (r *redactor) workload(namespace, name string) string {
 // pending replaces what belongs to a hidden pod that waits, and in all of them what names others.
 func (r *redactor) pending(p *Pending) {
 	if p.Refused != nil {
-		p.Refused.Message = ""
+		p.Refused.hide()
 	}
 	if p.Refused != nil && p.Refused.Nearest != nil {
 		nearest := p.Refused.Nearest
@@ -149,6 +149,13 @@ func (r *redactor) pending(p *Pending) {
 		if *name = names[*name]; *name == "" {
 			*name = Other
 		}
+	}
+}
+
+// hide leaves the sentences out.
+func (r *Refused) hide() {
+	if r.Message = ""; r.Illegal != "" {
+		r.Illegal = Other
 	}
 }
 

@@ -105,7 +105,7 @@ func drawSnapshot(t *rapid.T) (*snapshot.Snapshot, *vgpu.Cluster) {
 		request := &vgpu.Request{Containers: []vgpu.ContainerRequest{{Name: mark(in, "c0"), Slots: 1}}}
 		s.Pending = append(s.Pending, snapshot.Pending{
 			Name: pod, Gang: &gang, Workload: mark(in, "profile"), Gates: []string{mark(in, "gate")}, Owners: []string{"Job/" + mark(in, "owner")}, Request: snapshot.RequestOf(request, 0),
-			Refused: &snapshot.Refused{Message: mark(beside, "why"), Nearest: snapshot.RefusalOf(&refusal)},
+			Refused: &snapshot.Refused{Message: mark(beside, "why"), Illegal: mark(beside, "illegal"), Nearest: snapshot.RefusalOf(&refusal)},
 		})
 	}
 	s.Sort()

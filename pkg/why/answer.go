@@ -29,7 +29,9 @@ type Answer struct {
 	Promise *snapshot.Refusal `json:"promise,omitempty"`
 	// RoomAt is the max-slowdown in thousandths with which the first pod would have had room at that attempt, as the scheduler tried; 0 for none.
 	RoomAt int64 `json:"roomAtSlowdownMilli,omitempty"`
-	// Said is, where there are Fits, the sentence with which the scheduler refused the gang, "" for none.
+	// Never says that the scheduler found no room for the gang even if all devices were healthy and free, and all hosts empty.
+	Never bool `json:"never,omitempty"`
+	// Said is, where there are Fits and where there is Never room, the sentence with which the scheduler refused the gang, "" for none.
 	Said string `json:"said,omitempty"`
 	// Nodes counts the nodes by what refuses the first pod there: a reason of package vgpu, a reason of this package, or the problem
 	// of the node. Sorted, the most frequent first.

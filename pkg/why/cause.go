@@ -12,8 +12,11 @@ type CauseKind string
 
 // Kinds of causes.
 const (
-	// Malformed: the request of a pod cannot be read, so the scheduler places neither it nor its gang.
+	// Malformed: the request of a pod cannot be read, so the scheduler places neither it nor its gang. Without a Pod it is what the members
+	// say of their gang.
 	Malformed CauseKind = "Malformed"
+	// Illegal: no device can meet what a pod asks for, such as its rate.
+	Illegal CauseKind = "Illegal"
 	// Gated: the pod has scheduling gates.
 	Gated CauseKind = "Gated"
 	// HeldBack: the gang has as many members as its target allows.
@@ -31,7 +34,7 @@ const (
 // Cause is what keeps pods waiting beside nodes, devices and hosts.
 type Cause struct {
 	Kind CauseKind `json:"kind"`
-	// Pod is the first one that is malformed or has gates.
+	// Pod is the first one that is malformed, asks for what no device can meet, or has gates.
 	Pod *snapshot.Name `json:"pod,omitempty"`
 	// Message is the scheduler's sentence, "" where the snapshot has none.
 	Message string `json:"message,omitempty"`
@@ -86,6 +89,15 @@ func causeOf(s *snapshot.Snapshot, pods []*snapshot.Pending, name *snapshot.Gang
 		}
 	}
 	for _, p := range pods {
+		if p.Refused != nil && p.Refused.Illegal != "" {
+			c := &Cause{Kind: Illegal, Pod: &p.Name}
+			if p.Refused.Illegal != snapshot.Other {
+				c.Message = p.Refused.Illegal
+			}
+			return c
+		}
+	}
+	for _, p := range pods {
 		if len(p.Gates) > 0 {
 			return &Cause{Kind: Gated, Pod: &p.Name, Gates: p.Gates}
 		}
@@ -106,6 +118,8 @@ func causeOfGang(s *snapshot.Snapshot, pods []*snapshot.Pending, g *snapshot.Gan
 		return c
 	}
 	switch {
+	case g.Need == snapshot.Malformed:
+		return &Cause{Kind: Malformed, Message: g.Message}
 	case g.Need == "Incomplete":
 		return &Cause{Kind: Incomplete, Have: g.Members, Want: g.MinCount, Message: g.Message}
 	case g.Need == "Preempting":

@@ -97,12 +97,15 @@ func explain(s *snapshot.Snapshot, pods []*snapshot.Pending, name *snapshot.Gang
 	}
 	if now != nil {
 		a.Fits = places(q.requests, now)
-		a.Promise, a.Said = brokenPromise(pods[0]), q.said()
+		a.Promise = brokenPromise(pods[0])
+		_, a.Said = q.said()
 		if a.Promise != nil && name == nil { // the scheduler tried it for one pod
 			a.RoomAt = pods[0].Refused.RoomAtSlowdownMilli
 		}
 	} else if a.Changes, err = q.changes(); err != nil {
 		return nil, err
+	} else if reason, said := q.said(); reason == gang.NeverFits {
+		a.Never, a.Said = true, said
 	}
 	a.Unknown = q.unknown(a, pods)
 	return a, nil
@@ -116,14 +119,14 @@ func brokenPromise(p *snapshot.Pending) *snapshot.Refusal {
 	return p.Refused.Nearest
 }
 
-// said returns the sentence with which the scheduler refused the gang last.
-func (q *question) said() string {
+// said returns why the scheduler refused the gang last, and its sentence.
+func (q *question) said() (gang.Reason, string) {
 	for i := range q.s.Gangs {
 		if g := &q.s.Gangs[i]; q.gang != nil && g.GangName == *q.gang && g.Need == "Refused" {
-			return g.Message
+			return gang.Reason(g.Reason), g.Message
 		}
 	}
-	return ""
+	return "", ""
 }
 
 // ask makes the question.

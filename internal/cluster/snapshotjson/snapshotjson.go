@@ -21,7 +21,7 @@ import (
 const (
 	APIVersion = "snapshot." + v1alpha1.Domain + "/v1"
 	Kind       = "Snapshot"
-	Minor      = 3
+	Minor      = 4
 )
 
 // Write returns the JSON of a snapshot. Equal snapshots have equal bytes.

@@ -13,10 +13,14 @@ import (
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/tandem-gpu/tandem/internal/cluster/snapshotjson"
 	"github.com/tandem-gpu/tandem/internal/kubectl/command"
 	"github.com/tandem-gpu/tandem/internal/kubectl/wording"
+	"github.com/tandem-gpu/tandem/internal/testkit"
 	"github.com/tandem-gpu/tandem/pkg/api/v1alpha1"
+	"github.com/tandem-gpu/tandem/pkg/snapshot"
 	"github.com/tandem-gpu/tandem/test/must"
 )
 
@@ -74,6 +78,39 @@ func TestAbsentPods(t *testing.T) {
 				t.Errorf("exit code %d, %q, %q, want %q", code, out, errs, test.says)
 			}
 		})
+	}
+}
+
+// TestPodThatDoesNotStart: a pod whose devices the agent refuses does not run, and why says so with the kubelet's sentence.
+func TestPodThatDoesNotStart(t *testing.T) {
+	s := &snapshot.Snapshot{Source: snapshot.FromScheduler, At: at}
+	c, err := testkit.Parse("n1: g0 A100 [a/p:3]\n")
+	must.OK(t, err)
+	s.Nodes = []snapshot.Node{snapshot.NodeOf(c.Nodes()[0])}
+	raw, err := snapshotjson.Write(s)
+	must.OK(t, err)
+	for says, state := range map[string]v1.ContainerState{
+		"a/p has its devices and does not run on n1: container main waits with CreateContainerConfigError, no assignment fits.\n": {
+			Waiting: &v1.ContainerStateWaiting{Reason: "CreateContainerConfigError", Message: "no assignment fits"},
+		},
+		"a/p runs on n1.\n": {Running: &v1.ContainerStateRunning{}},
+	} {
+		p := absentPod(3, "tandem-scheduler", "n1", v1.PodPending)
+		p.UID = types.UID(s.Nodes[0].Pods[0].UID)
+		p.Status.ContainerStatuses = []v1.ContainerStatus{{Name: "main", State: state}}
+		api := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Content-Type", "application/json")
+			_ = json.NewEncoder(w).Encode(p)
+		}))
+		defer api.Close()
+		scheduler := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write(raw) }))
+		defer scheduler.Close()
+		config := filepath.Join(t.TempDir(), "config")
+		must.OK(t, os.WriteFile(config, fmt.Appendf(nil, kubeconfig, api.URL), 0o600))
+		code, out, errs := run("", "why", "p", "-n", "a", "--kubeconfig", config, "--scheduler-address", scheduler.URL, "--scheduler-insecure")
+		if code != 0 || !strings.HasPrefix(out, says) {
+			t.Errorf("exit code %d, %q, %q, want %q", code, out, errs, says)
+		}
 	}
 }
 

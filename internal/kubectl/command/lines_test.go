@@ -116,7 +116,7 @@ var lines = map[string]func(s *snapshot.Snapshot, name string, values map[string
 func addGang(s *snapshot.Snapshot, name string, values map[string]string) error {
 	g := snapshot.Gang{
 		GangName: *gangOf(name), MinCount: int(number(values["min"])), Members: int(number(values["members"])), Bound: int(number(values["bound"])),
-		RequiredTopology: listed(values["required"], ','), Phase: values["phase"], Need: values["need"], Message: spaced(values["message"]),
+		RequiredTopology: listed(values["required"], ','), Phase: values["phase"], Need: values["need"], Message: spaced(values["message"]), Reason: values["reason"],
 	}
 	if values["waits"] != "" {
 		g.WaitsSince = at.Add(-time.Duration(number(values["waits"])) * time.Minute)
@@ -167,7 +167,7 @@ func addPending(s *snapshot.Snapshot, name string, values map[string]string) err
 		p.Request, err = request(values)
 	}
 	if values["refused"] != "never" {
-		p.Refused = &snapshot.Refused{Message: spaced(values["message"] + values["malformed"])}
+		p.Refused = &snapshot.Refused{Message: spaced(values["message"] + values["malformed"]), Illegal: spaced(values["illegal"])}
 	}
 	for _, r := range listed(values["refused"], ',') {
 		if reason, n, ok := strings.Cut(r, ":"); ok {

@@ -29,7 +29,12 @@ type found struct {
 type running struct {
 	snapshot.Pod
 	Node string `json:"node"`
+	// NotStarted is what keeps a container of the pod from running, by the kubelet of the node: "" for nothing, and where it is not known.
+	NotStarted string `json:"notStarted,omitempty"`
 }
+
+// mostAsked bounds the pods with devices of which the API server is asked whether they run: more make a question about a large job slow.
+const mostAsked = 16
 
 func (o *options) whyCommand() *cobra.Command {
 	var as form
@@ -63,6 +68,9 @@ JobSet, a PyTorchJob or another job; of pods without an owner in the snapshot fo
 			}
 			line.Step("trying what would help")
 			f, err := find(s, o.namespace(), args[0])
+			if err == nil {
+				o.lookAtContainers(c.Context(), f.Runs)
+			}
 			line.Close()
 			if err != nil {
 				return o.lookUp(c.Context(), err)
@@ -144,7 +152,7 @@ func search(s *snapshot.Snapshot, matches func(*asked) bool) (*found, error) {
 	for i := range s.Nodes {
 		for k := range s.Nodes[i].Pods {
 			if p := &s.Nodes[i].Pods[k]; matches(&asked{p.Name, p.Gang, p.Owners}) {
-				f.Runs = append(f.Runs, running{*p, s.Nodes[i].Name})
+				f.Runs = append(f.Runs, running{Pod: *p, Node: s.Nodes[i].Name})
 			}
 		}
 	}
@@ -224,6 +232,27 @@ func (o *options) lookUp(ctx context.Context, err error) error {
 	return errors.New(strings.TrimSuffix(wording.Absent(pod, o.scheduler.Name, missing.shown), "."))
 }
 
+// lookAtContainers asks the API server for pods that have devices whether their containers run, where the snapshot is not from a file and
+// the caller may read the pods.
+func (o *options) lookAtContainers(ctx context.Context, runs []running) {
+	if o.file != "" || len(runs) == 0 || len(runs) > mostAsked {
+		return
+	}
+	config, err := o.kubeconfigs().ClientConfig()
+	if err != nil {
+		return
+	}
+	for i := range runs {
+		pod, err := connection.Pod(ctx, config, runs[i].Namespace, runs[i].Name.Name)
+		if err != nil {
+			return // what holds for one holds for all: no connection, or no right
+		}
+		if vgpu.UID(pod.UID) == runs[i].UID {
+			runs[i].NotStarted = wording.NotStarted(pod)
+		}
+	}
+}
+
 // known returns the names of the pods and gangs of a namespace, as why takes them.
 func known(s *snapshot.Snapshot, namespace string) []string {
 	var all []string
@@ -260,7 +289,7 @@ func (o *options) writeFound(s *snapshot.Snapshot, f *found, as form) error {
 		parts = append(parts, text)
 	}
 	for i := range f.Runs {
-		parts = append(parts, wording.Runs(&f.Runs[i].Pod, f.Runs[i].Node, s.At))
+		parts = append(parts, wording.Runs(&f.Runs[i].Pod, f.Runs[i].Node, f.Runs[i].NotStarted, s.At))
 	}
 	_, err := fmt.Fprint(o.streams.Out, strings.Join(parts, "\n"))
 	return err

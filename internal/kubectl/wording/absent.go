@@ -2,6 +2,7 @@ package wording
 
 import (
 	"fmt"
+	"strings"
 
 	v1 "k8s.io/api/core/v1"
 
@@ -14,6 +15,25 @@ type Shown struct {
 	// LeftOut counts the pods that wait and are not in it, Redacted says that some namespaces are not.
 	LeftOut  int
 	Redacted bool
+}
+
+// NotStarted says what keeps a container of a pod from running: the kubelet's word and sentence. It returns "" for a pod whose containers
+// run, and for one that is on its way.
+func NotStarted(pod *v1.Pod) string {
+	for _, list := range [][]v1.ContainerStatus{pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses} {
+		for i := range list {
+			w := list[i].State.Waiting
+			if w == nil || w.Reason == "" || w.Reason == "ContainerCreating" || w.Reason == "PodInitializing" {
+				continue
+			}
+			text := fmt.Sprintf("container %s waits with %s", list[i].Name, w.Reason)
+			if w.Message != "" {
+				text += ", " + Plain(strings.TrimSuffix(w.Message, "."))
+			}
+			return text
+		}
+	}
+	return ""
 }
 
 // Absent says why a pod that exists is not in the snapshot of a scheduler, whose name is that of the pods which it places.

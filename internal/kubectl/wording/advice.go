@@ -67,7 +67,12 @@ func adviceAfter(c *why.Change) string {
 // adviceFor says what the owner of the pods can do about a cause.
 func adviceFor(c *why.Cause) string {
 	switch c.Kind {
+	case why.Illegal:
+		return "ask for less: no share of any GPU of the cluster reaches it."
 	case why.Malformed:
+		if c.Pod == nil {
+			return "correct the members of the gang."
+		}
 		return "correct the request of the pod."
 	case why.Gated:
 		return fmt.Sprintf("whoever set %s has to remove it.", strings.Join(c.Gates, ", "))

@@ -1,6 +1,7 @@
 package wording
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strconv"
@@ -70,6 +71,9 @@ func refusing(a *why.Answer, reason string) int {
 
 // gangSentence says why members of a gang wait that have no room.
 func gangSentence(who string, a *why.Answer) string {
+	if a.Never {
+		return fmt.Sprintf("%s waits in vain: %s.", who, cmp.Or(strings.TrimSuffix(a.Said, "."), Count(a.Least, "member")+" must run together, and there is no room for so many even if all devices are free and healthy"))
+	}
 	have := a.Placed
 	for i := range a.Changes {
 		have = max(have, a.Changes[i].Members)
@@ -147,7 +151,12 @@ func redacted(r *snapshot.Refusal) string {
 func causeSentence(who string, c *why.Cause, at time.Time) string {
 	switch c.Kind {
 	case why.Malformed:
+		if c.Pod == nil {
+			return fmt.Sprintf("%s waits: %s.", who, orEvents(c.Message))
+		}
 		return fmt.Sprintf("%s waits: the request of %s cannot be read: %s.", who, orIt(who, c), orEvents(c.Message))
+	case why.Illegal:
+		return fmt.Sprintf("%s waits: no device can meet the request of %s: %s.", who, orIt(who, c), orEvents(c.Message))
 	case why.Gated:
 		return fmt.Sprintf("%s waits: the scheduler does not try %s before these scheduling gates are removed: %s.", who, orIt(who, c), strings.Join(c.Gates, ", "))
 	case why.HeldBack:

@@ -252,16 +252,22 @@ func unknowns(b *strings.Builder, a *why.Answer) {
 	}
 }
 
-// Runs writes where a pod is.
-func Runs(p *snapshot.Pod, node string, at time.Time) string {
+// Runs writes where a pod is. notStarted is what keeps its containers from running, "" for nothing.
+func Runs(p *snapshot.Pod, node, notStarted string, at time.Time) string {
 	var b strings.Builder
 	state := "runs"
-	if p.Reserved {
+	switch {
+	case p.Reserved:
 		state = "has its devices and is being bound"
+	case notStarted != "":
+		state = "has its devices and does not run"
 	}
 	fmt.Fprintf(&b, "%s %s on %s", Name(p.Path()), state, node)
 	if !p.Since.IsZero() {
 		fmt.Fprintf(&b, ", for %s", duration.HumanDuration(max(0, at.Sub(p.Since))))
+	}
+	if notStarted != "" {
+		b.WriteString(": " + notStarted)
 	}
 	b.WriteString(".\n")
 	for _, c := range p.Containers {

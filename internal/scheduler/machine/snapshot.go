@@ -105,7 +105,8 @@ func (m *Machine) preemptors() (uids []vgpu.UID) {
 func (m *Machine) snapshotGang(d *reservation.GangDump) snapshot.Gang {
 	out := snapshot.Gang{GangName: nameOf(d.Ref), Phase: d.Phase, Need: d.Need, Places: placesOf(d)}
 	if gangs := m.Gangs(); gangs != nil {
-		if pg, _ := gangs.Gang(d.Ref); pg != nil {
+		pg, err := gangs.Gang(d.Ref)
+		if pg != nil {
 			out.MinCount, out.Members = pg.MinCount, len(pg.Members)
 			out.RequiredTopology, out.PreferredTopology = pg.Required, pg.Preferred
 			for _, p := range pg.Members {
@@ -113,6 +114,10 @@ func (m *Machine) snapshotGang(d *reservation.GangDump) snapshot.Gang {
 					out.Bound++
 				}
 			}
+		}
+		if problem, is := err.(*podgroup.Problem); is && !problem.Waits { //nolint:errorlint // Gang returns it as it is
+			out.Need, out.Message = snapshot.Malformed, problem.Message
+			return out
 		}
 	}
 	if d.Missing != nil {

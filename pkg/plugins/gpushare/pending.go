@@ -69,6 +69,8 @@ type attempt struct {
 	at time.Time
 	// nodes counts those that were refused, by reason: see snapshot.Refused.
 	nodes map[string]int
+	// illegal is why no device can meet the request: see snapshot.Refused.
+	illegal string
 	// nearest is the nearest miss on devices, nil for none.
 	nearest *vgpu.Refusal
 	// roomAt is the max-slowdown with which there was room: see snapshot.Refused.

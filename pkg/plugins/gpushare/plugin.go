@@ -285,6 +285,7 @@ func (p *Plugin) Name() string { return Name }
 // Keys of the plugin's data in a pod's CycleState.
 const (
 	requestKey fwk.StateKey = Name + "/request"
+	illegalKey fwk.StateKey = Name + "/illegal"
 	hostKey    fwk.StateKey = Name + "/host"
 	choiceKey  fwk.StateKey = Name + "/choice"
 )

@@ -34,7 +34,7 @@ func (p *Plugin) PostFilter(ctx context.Context, cs fwk.CycleState, pod *v1.Pod,
 	}()
 	r := requestOf(cs)
 	if r == nil {
-		p.pending.note(pod, nil, &attempt{at: p.now()})
+		p.pending.note(pod, nil, &attempt{at: p.now(), illegal: illegalOf(cs)})
 		return nil, nothing
 	}
 	nodes, err := p.handle.SnapshotSharedLister().NodeInfos().List()

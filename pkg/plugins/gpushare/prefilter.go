@@ -36,6 +36,7 @@ func (p *Plugin) PreFilter(ctx context.Context, cs fwk.CycleState, pod *v1.Pod, 
 	}
 	if err := p.begin(ctx, pod, &r, nodes); err != nil {
 		p.metrics.refused("Rate")
+		cs.Write(illegalKey, illegal(err.Error()))
 		return nil, verdict.New(fwk.UnschedulableAndUnresolvable, err.Error())
 	}
 	if refusal := vgpu.LegalAnywhere(p.state.offered(), &r); refusal != nil {
@@ -44,10 +45,26 @@ func (p *Plugin) PreFilter(ctx context.Context, cs fwk.CycleState, pod *v1.Pod, 
 	}
 	if err := tooLittle(pod, &r, p.state.ruling().know, p.state.offered()); err != nil {
 		p.metrics.refused("Memory")
+		cs.Write(illegalKey, illegal(err.Error()))
 		return nil, verdict.New(fwk.UnschedulableAndUnresolvable, err.Error())
 	}
 	cs.Write(requestKey, &request{r})
 	return &fwk.PreFilterResult{NodeNames: p.shortlist(cs, pod, &r, nodes)}, nil
+}
+
+// illegal is why no device can meet what a pod asks for beside slots and memory.
+type illegal string
+
+// Clone returns the text itself.
+func (i illegal) Clone() fwk.StateData { return i }
+
+// illegalOf returns why PreFilter found that no device can meet the request, "" where it did not.
+func illegalOf(cs fwk.CycleState) string {
+	data, err := cs.Read(illegalKey)
+	if text, is := data.(illegal); err == nil && is {
+		return string(text)
+	}
+	return ""
 }
 
 // rankHosts is PreFilter for a pod without vGPUs: it skips the pod unless scoresAll, and refuses none.

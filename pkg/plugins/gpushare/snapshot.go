@@ -353,7 +353,7 @@ func (p *Plugin) snapshotPending(w *waiting, gangOf func(*v1.Pod) *snapshot.Gang
 	}
 	out.Refused = &snapshot.Refused{Message: message}
 	if w.last != nil {
-		out.Refused.At = w.last.at.UTC().Truncate(time.Second)
+		out.Refused.At, out.Refused.Illegal = w.last.at.UTC().Truncate(time.Second), w.last.illegal
 		for _, reason := range slices.Sorted(maps.Keys(w.last.nodes)) {
 			out.Refused.Nodes = append(out.Refused.Nodes, snapshot.RefusedNodes{Reason: reason, Nodes: w.last.nodes[reason]})
 		}

@@ -3,6 +3,7 @@ package gpushare
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -135,7 +136,7 @@ func TestSnapshotOfRefusals(t *testing.T) {
 		if p.Name.Name != "c" || p.Request == nil || p.Request.Containers[0].Slots != 8 {
 			t.Errorf("pod %s waits with the request %+v", p.Name.Name, p.Request)
 		}
-		if p.Refused == nil || p.Refused.Message == "" || p.Refused.At.IsZero() {
+		if p.Refused == nil || p.Refused.Message == "" || p.Refused.Illegal != "" || p.Refused.At.IsZero() {
 			t.Fatalf("the refusal is %+v", p.Refused)
 		}
 		if diff := cmp.Diff([]snapshot.RefusedNodes{{Reason: "NoShareFits", Nodes: 2}}, p.Refused.Nodes); diff != "" {
@@ -146,6 +147,20 @@ func TestSnapshotOfRefusals(t *testing.T) {
 		}
 		if none, all := c.plugin.SnapshotPending(0, noGang); len(none) != 0 || all != 1 {
 			t.Errorf("%d pods and %d left out of a bound of 0", len(none), all)
+		}
+	})
+}
+
+// A pod whose rate no device reaches has the sentence about it, and a pod that lacks room has none.
+func TestSnapshotOfAnIllegalRequest(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t, gpuNode("n1", 1))
+		c.createPod(rated("fast", 1, "900"))
+		c.awaitPending("fast", "is not legal")
+		synctest.Wait()
+		pending, _ := c.plugin.SnapshotPending(10, noGang)
+		if r := pending[0].Refused; r == nil || !strings.HasPrefix(r.Illegal, `metadata.annotations[tandem-gpu.io/rate]: "900" is not legal, `) {
+			t.Errorf("the refusal is %+v", r)
 		}
 	})
 }
