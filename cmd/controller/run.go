@@ -27,6 +27,7 @@ import (
 
 	"github.com/tandem-gpu/tandem/internal/cluster/podgroup"
 	"github.com/tandem-gpu/tandem/internal/cluster/served"
+	"github.com/tandem-gpu/tandem/internal/controller/absence"
 	"github.com/tandem-gpu/tandem/internal/controller/capacity"
 	"github.com/tandem-gpu/tandem/internal/controller/elasticity"
 	"github.com/tandem-gpu/tandem/internal/controller/fleets"
@@ -184,6 +185,10 @@ func (s *settings) addFeatures(ctx context.Context, m manager.Manager, config *r
 		if err := with.add(featureNodeMemory, memory); err != nil {
 			return fmt.Errorf("start the feature %s: %w", featureNodeMemory, err)
 		}
+	}
+	gone := absence.New(absence.Options{Informers: with.informers, Client: m.GetClient(), Now: with.now})
+	if err := with.add("absence", gone); err != nil {
+		return fmt.Errorf("watch for agents that are gone: %w", err)
 	}
 	with.informers.StartWithContext(ctx)
 	return nil

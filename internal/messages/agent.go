@@ -22,10 +22,11 @@ var containerStarts = Section{
 var conditions = []string{"pkg/api/v1alpha1"}
 
 var nodeReady = Section{
-	Title: "GPUNode: condition Ready", Where: "`kubectl describe gpunode NODE`; written by the agent.", Packages: conditions,
+	Title: "GPUNode: condition Ready", Where: "`kubectl describe gpunode NODE`; written by the agent, `AgentLost` by the controller.", Packages: conditions,
 	Rows: []Row{
 		{"Serving", "", "The kubelet watches the slots of the node.", "Nothing."},
 		{"NotRegistered", "", "The kubelet does not watch the slots, so that the node offers none.", "[TandemAgentNotRegistered](../runbooks.md#tandemagentnotregistered)."},
+		{"AgentLost", "", "The kubelet of the node offers no slots, or does not report to the API server: it is not known whether the agent serves, and the rest of the status is old.", "[TandemAgentDown](../runbooks.md#tandemagentdown)."},
 		{"AgentStopping", "", "The agent was told to stop, as in a rollout.", "Nothing: the next agent writes `Serving`. If none comes, [TandemAgentDown](../runbooks.md#tandemagentdown)."},
 		{"NoDriver", "", "The node has no NVIDIA driver, or the driver does not answer. The agent waits for it.", "`nvidia-smi` on the node; [a driver that is installed elsewhere](../guides/install.md#a-driver-that-is-installed-elsewhere)."},
 		{"PodsUnknown", "", "Neither the kubelet nor the API server tells the agent the pods of the node. No container with vGPUs starts there.", "With a kubelet before 1.37 add the component `pods-from-apiserver` ([versions](../guides/install.md#versions-of-kubernetes))."},

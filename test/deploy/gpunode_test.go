@@ -259,6 +259,20 @@ func TestOwnerOfGPUNode(t *testing.T) {
 	})
 }
 
+// The controller changes conditions of any GPUNode, for agents that are gone, and nothing else of it.
+func TestControllerJudgesAgents(t *testing.T) {
+	createGPUNode(t, "judged")
+	nodes := gpuNodes(t, as(t.Context(), t, controller))
+	patch := func(status string) error {
+		_, err := nodes.Patch(t.Context(), "judged", "application/merge-patch+json", []byte(`{"status":`+status+`}`), metav1.PatchOptions{}, "status")
+		return err
+	}
+	must.OK(t, patch(`{"conditions":[{"type":"Ready","status":"Unknown","reason":"AgentLost","message":"gone","lastTransitionTime":"2026-01-01T00:00:00Z"}]}`))
+	for _, status := range []string{`{"slotCount":3}`, `{"models":"T4"}`, `{"driverVersion":"1"}`, `{"deviceCount":9}`, `{"healthyCount":9}`} {
+		wantRefusal(t, patch(status), "ValidatingAdmissionPolicy 'tandem-gpunodes'", "changes conditions of GPUNodes, and nothing else")
+	}
+}
+
 // What the accounts of deploy/ may not do, however they ask.
 func TestAccountsAreLimited(t *testing.T) {
 	refused := map[account][]string{
@@ -279,7 +293,7 @@ func TestAccountsAreLimited(t *testing.T) {
 			"patch pods/ephemeralcontainers", "patch pods/resize", "create pods/exec", "get pods/log", "patch nodes", "patch nodes/status", "delete nodes",
 			"get secrets", "get configmaps", "list secrets", "create serviceaccounts/token", "schedule vgpus",
 			"create workloadprofiles", "update workloadprofiles", "patch workloadprofiles", "delete workloadprofiles", "update workloadprofiles/status", "patch workloadprofiles/status",
-			"create gpunodes", "update gpunodes", "patch gpunodes/status", "delete gpunodes", "deletecollection elastictargets",
+			"create gpunodes", "update gpunodes", "update gpunodes/status", "delete gpunodes", "deletecollection elastictargets",
 			"update jobs.batch", "delete jobs.batch", "create jobs.batch", "patch jobs.batch/status", "patch cronjobs.batch", "patch statefulsets.apps", "patch replicasets.apps",
 			"patch deployments.apps", "update statefulsets.apps/scale", "list daemonsets.apps", "update jobsets.jobset.x-k8s.io", "delete jobsets.jobset.x-k8s.io",
 			"create pytorchjobs.kubeflow.org", "patch rayjobs.ray.io", "list rayclusters.ray.io",
@@ -305,7 +319,7 @@ func TestAccountsAreLimited(t *testing.T) {
 			"create events", "update persistentvolumeclaims", "schedule vgpus", "watch elastictargets", "patch elastictargets/status",
 		},
 		controller: {
-			"list pods", "watch pods", "list nodes", "watch nodes", "list gpunodes", "watch gpunodes", "list workloadprofiles", "watch workloadprofiles",
+			"list pods", "watch pods", "list nodes", "watch nodes", "list gpunodes", "watch gpunodes", "patch gpunodes/status", "judge vgpus", "list workloadprofiles", "watch workloadprofiles",
 			"list podgroups.scheduling.k8s.io", "watch podgroups.scheduling.k8s.io", "list podgroups.scheduling.x-k8s.io", "watch podgroups.scheduling.x-k8s.io",
 			"list jobs.batch", "watch jobs.batch", "list replicasets.apps", "watch replicasets.apps",
 			"list horizontalpodautoscalers.autoscaling", "watch horizontalpodautoscalers.autoscaling",

@@ -126,6 +126,8 @@ const (
 	ReadyServing = "Serving"
 	// ReadyNotRegistered: the kubelet does not watch the slots.
 	ReadyNotRegistered = "NotRegistered"
+	// ReadyAgentLost: the node's kubelet offers no slots, or does not report. The controller writes it, in place of what the agent wrote.
+	ReadyAgentLost = "AgentLost"
 	// ReadyStopping: the agent was told to stop.
 	ReadyStopping = "AgentStopping"
 	// ReadyPodsUnknown: neither the kubelet nor the API server tells the agent the pods of the node, so that no container
