@@ -197,9 +197,9 @@ func TestStrictestSlowdownOfNamespace(t *testing.T) {
 // Sizes that no device has are refused with those that are legal, however the number is written.
 func TestSizes(t *testing.T) {
 	for _, test := range []struct{ resource, size, want string }{
-		{v1alpha1.ResourceVGPU, "0", "from 1 to 999999"}, {v1alpha1.ResourceVGPU, "1e3000000", "from 1 to 999999"},
-		{v1alpha1.ResourceVGPU, "1000000", "from 1 to 999999"}, {v1alpha1.ResourceVGPU, "1E", "from 1 to 999999"},
-		{v1alpha1.ResourceVGPU, "3", ""}, {v1alpha1.ResourceVGPU, "1000", ""}, {v1alpha1.ResourceVGPU, "2k", ""}, {v1alpha1.ResourceVGPU, "128", ""},
+		{v1alpha1.ResourceVGPU, "0", "from 1 to 128000"}, {v1alpha1.ResourceVGPU, "1e3000000", "from 1 to 128000"},
+		{v1alpha1.ResourceVGPU, "1000000", "from 1 to 128000"}, {v1alpha1.ResourceVGPU, "128001", "from 1 to 128000"}, {v1alpha1.ResourceVGPU, "129k", "from 1 to 128000"}, {v1alpha1.ResourceVGPU, "1E", "from 1 to 128000"},
+		{v1alpha1.ResourceVGPU, "3", ""}, {v1alpha1.ResourceVGPU, "1000", ""}, {v1alpha1.ResourceVGPU, "2k", ""}, {v1alpha1.ResourceVGPU, "128", ""}, {v1alpha1.ResourceVGPU, "128k", ""},
 		{v1alpha1.ResourceMemory, "8", "from 64Mi to 1Pi"}, {v1alpha1.ResourceMemory, "0", "from 64Mi to 1Pi"},
 		{v1alpha1.ResourceMemory, "8M", "from 64Mi to 1Pi"}, {v1alpha1.ResourceMemory, "1e3000000", "from 64Mi to 1Pi"},
 		{v1alpha1.ResourceMemory, "9223372036854775808", "from 64Mi to 1Pi"}, {v1alpha1.ResourceMemory, "2Pi", "from 64Mi to 1Pi"},
