@@ -11,6 +11,7 @@ import (
 // TestBadInput: what cannot be done ends with 2 and one line on stderr that says where it is and what is legal.
 func TestBadInput(t *testing.T) {
 	scenario := file(t, "scenario.yaml", "name: x\npolicies: [packed]\nqueue: fifo\ncluster:\n  groups:\n  - {name: a, count: 0, cpu: 8, memory: 64Gi, gpus: 2, model: T4, device_memory: 16Gi}\n")
+	misspelt := file(t, "misspelt.yaml", "name: x\npolicies: [packed]\ncluster:\n  groups:\n  - {name: a, cout: 1, cpu: 8, memory: 64Gi, gpus: 2, model: T4, device_memory: 16Gi}\n")
 	tests := []struct {
 		name string
 		args []string
@@ -32,7 +33,9 @@ func TestBadInput(t *testing.T) {
 		{"map for other machines", []string{"run", "testdata/scenario.yaml", "--serve", "0.0.0.0:0"}, []string{"--serve", `"0.0.0.0:0"`, "127.0.0.1:8080", "--serve-anyone"}},
 		{"map without a port", []string{"run", "testdata/scenario.yaml", "--serve", "localhost"}, []string{"--serve", `"localhost"`, "127.0.0.1:8080"}},
 		{"map of a policy that was not played", []string{"run", "testdata/scenario.yaml", "--serve", "127.0.0.1:0", "--policy", "fgd"}, []string{"--policy", `"fgd"`, "packed with seed 2"}},
-		{"policy of no map", []string{"run", "testdata/scenario.yaml", "--policy", "packed"}, []string{"--policy", "--serve"}},
+		{"policy that the scenario does not have", []string{"run", "testdata/scenario.yaml", "--policy", "fgd"}, []string{"--policy", `"fgd"`, "packed with seed 2"}},
+		{"anyone without a map", []string{"run", "testdata/scenario.yaml", "--serve-anyone"}, []string{"--serve-anyone", "--serve"}},
+		{"unknown field", []string{"run", misspelt}, []string{"field cluster.groups[0].cout: found an unknown field in line 5, want count, which is the nearest, or one of count, cpu"}},
 		{"folder as a scenario", []string{"map", filepath.Dir(scenario)}, []string{filepath.Dir(scenario)}},
 	}
 	for _, tc := range tests {

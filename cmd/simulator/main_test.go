@@ -99,6 +99,22 @@ func TestSnapshot(t *testing.T) {
 	}
 }
 
+// TestOnePolicy: --policy plays one policy alone, with the assertions that are about it, and a scenario without a queue lets others overtake.
+func TestOnePolicy(t *testing.T) {
+	text, err := os.ReadFile("testdata/scenario.yaml")
+	must.OK(t, err)
+	var lines []string
+	for line := range strings.Lines(string(text)) {
+		if !strings.HasPrefix(line, "queue:") {
+			lines = append(lines, line)
+		}
+	}
+	out := succeed(t, "run", file(t, "scenario.yaml", strings.Join(lines, "")), "--policy", "packed", "--seed", "2")
+	if !strings.Contains(out, "packed     2") || strings.Contains(out, "tandem") {
+		t.Errorf("want the run of packed with seed 2 alone:\n%s", out)
+	}
+}
+
 // TestFailedAssertions: all of them are told, the results are printed all the same, and the exit code is 1.
 func TestFailedAssertions(t *testing.T) {
 	code, out, errs := simulate("run", "testdata/failing.yaml")

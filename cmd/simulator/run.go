@@ -58,6 +58,7 @@ Below stands which assertions hold. The command ends with 1 when one does not, w
 With --serve a browser then shows one run as a map of the GPUs with a time slider.`,
 		Example: `  simulator run examples/mixed.yaml
   simulator run examples/mixed.yaml -o json
+  simulator run examples/mixed.yaml --policy packed
   simulator run examples/mixed.yaml --policy packed --serve 127.0.0.1:8080`,
 		Args: command.ScenarioFile,
 		RunE: func(c *cobra.Command, args []string) error {
@@ -65,6 +66,9 @@ With --serve a browser then shows one run as a map of the GPUs with a time slide
 				return fmt.Errorf("flag --plot: the simulator does not draw; go run ./evaluation draw %s --plot %s does", args[0], plot)
 			}
 			s, err := scenario.Read(args[0])
+			if err == nil {
+				s, err = s.Only(shown.policy, shown.seed)
+			}
 			if err != nil {
 				return err
 			}

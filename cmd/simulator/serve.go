@@ -26,15 +26,15 @@ type page struct {
 func (p *page) addFlags(c *cobra.Command) {
 	c.Flags().StringVar(&p.address, "serve", "", "`address`, as 127.0.0.1:8080, where a browser sees the GPU map of a run, until Ctrl-C")
 	c.Flags().BoolVar(&p.anyone, "serve-anyone", false, "let --serve have an address that other machines can reach; it asks nobody who they are")
-	c.Flags().StringVar(&p.policy, "policy", "", "`name` of the policy whose run --serve shows; without it the first")
-	c.Flags().StringVar(&p.seed, "seed", "", "`number` of the seed whose run --serve shows; without it the first")
+	c.Flags().StringVar(&p.policy, "policy", "", "`name` of the one policy to play; without it all, of which --serve shows the first")
+	c.Flags().StringVar(&p.seed, "seed", "", "`number` of the one seed to play; without it all, of which --serve shows the first")
 }
 
 // listen opens the address before the scenario is played, so that a bad one does not cost the time. It returns nil without --serve.
 func (p *page) listen(ctx context.Context) (net.Listener, error) {
 	if p.address == "" {
-		if p.policy != "" || p.seed != "" || p.anyone {
-			return nil, errors.New("flags --policy, --seed and --serve-anyone: they are about --serve, which is not given")
+		if p.anyone {
+			return nil, errors.New("flag --serve-anyone: it is about --serve, which is not given")
 		}
 		return nil, nil
 	}

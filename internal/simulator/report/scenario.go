@@ -129,6 +129,11 @@ func (s Scenario) Table(w io.Writer) error {
 	if err := t.Write(w); err != nil {
 		return err
 	}
+	if s.oneSeed() {
+		if _, err := io.WriteString(w, "\nEach policy was played once: another seed, or a slightly other workload, may move a figure by some percent.\n"); err != nil {
+			return err
+		}
+	}
 	if err := s.writeGangs(w); err != nil {
 		return err
 	}
@@ -141,6 +146,15 @@ func (s Scenario) Table(w io.Writer) error {
 		}
 	}
 	return s.writeChecks(w)
+}
+
+// oneSeed reports whether several policies were played, each once: small differences between them say little.
+func (s Scenario) oneSeed() bool {
+	policies := map[string]int{}
+	for i := range s.Results {
+		policies[s.Results[i].Policy]++
+	}
+	return len(policies) > 1 && len(policies) == len(s.Results)
 }
 
 // writeGangs writes a row per run with gangs, with a column for each level.

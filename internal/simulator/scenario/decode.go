@@ -7,9 +7,13 @@ import (
 	"reflect"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 
+	"go.yaml.in/yaml/v3"
 	kjson "sigs.k8s.io/json"
+
+	"github.com/tandem-gpu/tandem/internal/spelling"
 )
 
 // maxBytes bounds a scenario. Larger ones are traces, which have readers of their own.
@@ -33,7 +37,7 @@ func decode(name string, data []byte) (*file, error) {
 	case err != nil:
 		return nil, typeError(name, err)
 	case len(strict) > 0:
-		return nil, strictError(name, strict[0])
+		return nil, strictError(name, data, strict[0])
 	}
 	return f, nil
 }
@@ -59,11 +63,45 @@ func typeError(name string, err error) error {
 	return &Error{File: name, Field: embedded.Replace(wrong.Field), Found: "a value of type " + wrong.Value, Want: want}
 }
 
+// lineOf returns the line of the field at a path such as cluster.groups[1].count, 0 where it is not found.
+func lineOf(data []byte, path string) int {
+	var document yaml.Node
+	if yaml.Unmarshal(data, &document) != nil || len(document.Content) == 0 {
+		return 0
+	}
+	at, line := document.Content[0], 0
+	for part := range strings.SplitSeq(path, ".") {
+		name, place, isList := strings.Cut(part, "[")
+		var value *yaml.Node
+		for i := 0; at.Kind == yaml.MappingNode && i+1 < len(at.Content); i += 2 {
+			if at.Content[i].Value == name {
+				line, value = at.Content[i].Line, at.Content[i+1]
+			}
+		}
+		if value == nil {
+			return 0
+		}
+		at = resolved(value)
+		if k, err := strconv.Atoi(strings.TrimSuffix(place, "]")); isList && err == nil && at.Kind == yaml.SequenceNode && k < len(at.Content) {
+			at = resolved(at.Content[k])
+		}
+	}
+	return line
+}
+
+// resolved returns what an alias stands for.
+func resolved(n *yaml.Node) *yaml.Node {
+	if n.Kind == yaml.AliasNode {
+		return n.Alias
+	}
+	return n
+}
+
 // index matches the place in a list in the path of a field.
 var index = regexp.MustCompile(`\[[0-9]+\]`)
 
 // strictError names an unknown field, with the known ones in its place.
-func strictError(name string, err error) error {
+func strictError(name string, data []byte, err error) error {
 	var at kjson.FieldError
 	if !errors.As(err, &at) {
 		return &Error{File: name, Found: oneLine(err.Error()), Want: "known fields, each once"}
@@ -71,7 +109,14 @@ func strictError(name string, err error) error {
 	path := at.FieldPath()
 	parts := strings.Split(index.ReplaceAllString(path, ""), ".")
 	known := fieldsAt(reflect.TypeFor[file](), parts[:len(parts)-1])
-	return &Error{File: name, Field: path, Found: "an unknown field", Want: "one of " + known}
+	found, want := "an unknown field", "one of "+known
+	if line := lineOf(data, path); line > 0 {
+		found += fmt.Sprintf(" in line %d", line)
+	}
+	if near, ok := spelling.Nearest(parts[len(parts)-1], strings.Split(known, ", ")); ok {
+		want = near + ", which is the nearest, or " + want
+	}
+	return &Error{File: name, Field: path, Found: found, Want: want}
 }
 
 // fieldsAt lists the fields of the object at a path.

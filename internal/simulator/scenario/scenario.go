@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -83,6 +84,25 @@ func Parse(file string, data []byte) (*Scenario, error) {
 	return s, nil
 }
 
+// Only returns the scenario with one policy and one seed alone, "" for all, and with the assertions that are about them. The error says what
+// the scenario has.
+func (s *Scenario) Only(policy, seed string) (*Scenario, error) {
+	only := *s
+	only.Policies = slices.DeleteFunc(slices.Clone(s.Policies), func(p string) bool { return policy != "" && p != policy })
+	only.Seeds = slices.DeleteFunc(slices.Clone(s.Seeds), func(n int64) bool { return seed != "" && strconv.FormatInt(n, 10) != seed })
+	if len(only.Policies) == 0 || len(only.Seeds) == 0 {
+		known := make([]string, 0, len(s.Policies)*len(s.Seeds))
+		for _, p := range s.Policies {
+			for _, n := range s.Seeds {
+				known = append(known, fmt.Sprintf("%s with seed %d", p, n))
+			}
+		}
+		return nil, fmt.Errorf("flags --policy %q and --seed %q: the scenario has %s", policy, seed, strings.Join(known, ", "))
+	}
+	only.Assertions = slices.DeleteFunc(slices.Clone(s.Assertions), func(a Assertion) bool { return a.Policy != "" && policy != "" && a.Policy != policy })
+	return &only, nil
+}
+
 // Jobs returns the workload of a seed: listed jobs, then those of the generators, then notebooks, then those of the trace. Replicas of
 // fleets are not among them, since their number depends on the policy.
 func (s *Scenario) Jobs(seed int64) ([]sim.Job, error) {
@@ -120,7 +140,11 @@ func (r *reader) policies(list []scalar) []string {
 	return all
 }
 
+// queue reads the order of the queue. Where nothing stands, others overtake a job that does not fit, as with Tandem's scheduler.
 func (r *reader) queue(s scalar) sim.Queue {
+	if s == "" {
+		return sim.Skip
+	}
 	q, err := sim.QueueByName(string(s))
 	if err != nil {
 		r.wrong("queue", quote(s), "one of "+strings.Join(sim.Queues(), ", "))
