@@ -109,13 +109,17 @@ func (q *question) violated(units []Unit) (names, words []string) {
 
 // neverText describes what is lacking after the eviction of all possible victims: the nearest miss.
 func (q *question) neverText() string {
-	text := fmt.Sprintf("no pods of a priority below %d make room: ", q.g.Members[0].Request.Priority)
-	c := *q.c
+	own := q.g.Members[0].Request.Priority
+	text := fmt.Sprintf("no pods of a priority below %d make room: ", own)
+	c, some := *q.c, false
 	c.Nodes = slices.Clone(q.nodes)
 	for i := range c.Nodes {
 		if slices.ContainsFunc(q.podsOn(i), func(p int32) bool { return q.evictable[p] }) {
-			c.Nodes[i] = q.without(c.Nodes[i], i, func(p int32) bool { return q.evictable[p] })
+			c.Nodes[i], some = q.without(c.Nodes[i], i, func(p int32) bool { return q.evictable[p] }), true
 		}
+	}
+	if !some && !q.single() { // what the gang lacks was said when no place was found
+		return fmt.Sprintf("there are no pods of a priority below %d that may be evicted", own)
 	}
 	if q.single() {
 		return text + q.nearest(&c)
