@@ -12,6 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/tandem-gpu/tandem/internal/cluster/podgroup"
 	"github.com/tandem-gpu/tandem/pkg/api/v1alpha1"
 	"github.com/tandem-gpu/tandem/pkg/elastic"
 	"github.com/tandem-gpu/tandem/test/must"
@@ -139,7 +140,7 @@ func TestRememberNothing(t *testing.T) {
 
 // tenants returns the GPUNodes on which pods report these rates by name.
 func tenants(rates map[string]string) []*v1alpha1.GPUNode {
-	g := &v1alpha1.GPUNode{Status: v1alpha1.GPUNodeStatus{Devices: make([]v1alpha1.GPUDevice, 2)}}
+	g := &v1alpha1.GPUNode{ObjectMeta: metav1.ObjectMeta{Name: "n1"}, Status: v1alpha1.GPUNodeStatus{Devices: make([]v1alpha1.GPUDevice, 2)}}
 	for name, rate := range rates {
 		tenant := v1alpha1.GPUTenant{UID: "uid-" + name}
 		if rate != "" {
@@ -170,7 +171,7 @@ func TestObserve(t *testing.T) {
 		g := gangOf(members(t, "train", 8, test.running, 0), nil)
 		m := remember(g, noon)
 		before := m.served
-		if err := m.observe(g, reportsOf(tenants(test.rates)), false, seconds(10)); err != nil {
+		if err := m.observe(g, reportsOf(tenants(test.rates), map[podgroup.Ref][]*v1.Pod{{}: g.all}), false, seconds(10)); err != nil {
 			t.Error(err)
 		}
 		if diff := cmp.Diff(test.want, m.learner.Seen); diff != "" {

@@ -109,7 +109,7 @@ func (p *pass) gangsWith(ctx context.Context, targets map[string]*v1alpha1.Elast
 		}
 	}
 	p.learnEnds(ended)
-	reports := reportsOf(p.objects.GPUNodes)
+	reports := reportsOf(p.objects.GPUNodes, p.members)
 	refs := p.gangs.Elastic()
 	gangs = make([]*elasticGang, 0, len(refs))
 	taken := map[string]bool{} // two gangs of one name can have one target only

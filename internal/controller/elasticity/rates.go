@@ -3,8 +3,10 @@ package elasticity
 import (
 	"time"
 
+	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/tandem-gpu/tandem/internal/cluster/podgroup"
 	"github.com/tandem-gpu/tandem/pkg/api/v1alpha1"
 	"github.com/tandem-gpu/tandem/pkg/elastic"
 )
@@ -19,13 +21,20 @@ type report struct {
 	pause time.Duration
 }
 
-// reportsOf returns what pods report, by UID.
-func reportsOf(nodes []*v1alpha1.GPUNode) map[types.UID]report {
+// reportsOf returns what the members of gangs report, by UID. A node reports only pods that are on it, so that a false agent spoils only
+// what runs there.
+func reportsOf(nodes []*v1alpha1.GPUNode, members map[podgroup.Ref][]*v1.Pod) map[types.UID]report {
+	on := map[types.UID]string{}
+	for _, pods := range members {
+		for _, pod := range pods {
+			on[pod.UID] = pod.Spec.NodeName
+		}
+	}
 	reports := map[types.UID]report{}
 	for _, n := range nodes {
 		for i := range n.Status.Devices {
 			for _, t := range n.Status.Devices[i].Tenants {
-				if t.Rate == nil {
+				if node, member := on[types.UID(t.UID)]; t.Rate == nil || !member || node != n.Name {
 					continue
 				}
 				r := report{rate: t.Rate.AsApproximateFloat64(), pause: -1} // a pod on several devices tells the same of each

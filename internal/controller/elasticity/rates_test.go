@@ -6,9 +6,11 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/tandem-gpu/tandem/internal/cluster/podgroup"
 	"github.com/tandem-gpu/tandem/internal/cluster/workloads"
 	"github.com/tandem-gpu/tandem/pkg/api/v1alpha1"
 	"github.com/tandem-gpu/tandem/test/must"
@@ -110,7 +112,7 @@ func TestCostOfAChangeOfAllMembers(t *testing.T) {
 }
 
 func TestReportsOf(t *testing.T) {
-	nodes := tenants(map[string]string{"a": "1500m", "b": "", "c": "0"})
+	nodes := tenants(map[string]string{"a": "1500m", "b": "", "c": "0", "waits": "5", "other": "5"})
 	at := metav1.NewTime(noon)
 	for i := range nodes[1].Status.Devices {
 		for j := range nodes[1].Status.Devices[i].Tenants {
@@ -119,11 +121,18 @@ func TestReportsOf(t *testing.T) {
 			}
 		}
 	}
+	lies := tenants(map[string]string{"a": "900", "b": "900", "c": "900", "waits": "900", "other": "900"})[1]
+	lies.Name = "n2" // none of them is there
+	members := map[podgroup.Ref][]*v1.Pod{}
+	for name, node := range map[string]string{"a": "n1", "b": "n1", "c": "n1", "waits": ""} {
+		ref := podgroup.Ref{Name: name}
+		members[ref] = []*v1.Pod{{ObjectMeta: metav1.ObjectMeta{UID: types.UID("uid-" + name)}, Spec: v1.PodSpec{NodeName: node}}}
+	}
 	want := map[types.UID]report{"uid-a": {rate: 1.5, since: noon, pause: 7 * time.Second}, "uid-c": {pause: -1}}
-	if diff := cmp.Diff(want, reportsOf(nodes), cmp.AllowUnexported(report{})); diff != "" {
+	if diff := cmp.Diff(want, reportsOf(append(nodes, lies), members), cmp.AllowUnexported(report{})); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
-	if got := reportsOf([]*v1alpha1.GPUNode{{}}); len(got) != 0 {
+	if got := reportsOf([]*v1alpha1.GPUNode{{}}, members); len(got) != 0 {
 		t.Errorf("a node without devices: %v", got)
 	}
 }

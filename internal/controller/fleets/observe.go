@@ -10,7 +10,7 @@ import (
 	discoveryv1 "k8s.io/api/discovery/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/labels"
-	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
 
 	"github.com/tandem-gpu/tandem/pkg/api/v1alpha1"
 	"github.com/tandem-gpu/tandem/pkg/traffic"
@@ -42,8 +42,8 @@ type visit struct {
 	route        *route
 	routeRefused *refusal
 	measured     measurement
-	// uids are those of the ready endpoints that are pods, by the name in memory.readySince.
-	uids map[string]types.UID
+	// endpoints are the ready ones that are pods, by the name in memory.readySince.
+	endpoints map[string]placed
 	plan *traffic.Plan
 	// parts are those of the variants in the rule of the fleet and in those of its classes, as they were read.
 	parts [][]float64
@@ -67,7 +67,7 @@ func (v *visit) observe(ctx context.Context) error {
 	v.readParts()
 	v.targets, v.refused = make([]*target, len(v.fleet.Variants)), make([]*refusal, len(v.fleet.Variants))
 	present := map[string]bool{}
-	v.uids = map[string]types.UID{}
+	v.endpoints = map[string]placed{}
 	for i := range v.fleet.Variants {
 		if err := v.observeVariant(ctx, i, present); err != nil {
 			return fmt.Errorf("variant %s: %w", v.fleet.Variants[i].Name, err)
@@ -175,7 +175,7 @@ func (v *visit) countReady(declared *v1alpha1.FleetVariant, out *traffic.Variant
 			}
 			present[key] = true
 			if e.TargetRef != nil {
-				v.uids[key] = e.TargetRef.UID
+				v.endpoints[key] = placed{ptr.Deref(e.NodeName, ""), e.TargetRef.UID}
 			}
 			out.Ready++
 			out.Warm += v.memory.warmth(key, v.now)

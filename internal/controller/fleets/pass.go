@@ -18,8 +18,8 @@ type pass struct {
 	*Controller
 	now    time.Time
 	claims *claims
-	// reports are what pods report of themselves, by UID.
-	reports map[types.UID]float64
+	// reports are what pods report of themselves.
+	reports map[placed]float64
 	// jobs are the members of elastic jobs with the highest priority, by GPU model.
 	jobs map[string]ranked
 }

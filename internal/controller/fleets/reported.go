@@ -17,14 +17,20 @@ func (v *visit) isReported() bool {
 	return m.Preset == presetReported && (m.Queries == nil || m.Queries.VariantRate == "")
 }
 
-// reportsOf returns what pods report to the agents of their nodes, by UID.
-func reportsOf(nodes []v1alpha1.GPUNode) map[types.UID]float64 {
-	reports := map[types.UID]float64{}
+// placed is a pod on a node. A node reports only pods that are on it, so that a false agent spoils only what runs there.
+type placed struct {
+	node string
+	uid  types.UID
+}
+
+// reportsOf returns what nodes report of pods.
+func reportsOf(nodes []v1alpha1.GPUNode) map[placed]float64 {
+	reports := map[placed]float64{}
 	for i := range nodes {
 		for k := range nodes[i].Status.Devices {
 			for _, t := range nodes[i].Status.Devices[k].Tenants {
 				if t.Rate != nil { // a pod on several devices tells the same of each
-					reports[types.UID(t.UID)] = t.Rate.AsApproximateFloat64()
+					reports[placed{nodes[i].Name, types.UID(t.UID)}] = t.Rate.AsApproximateFloat64()
 				}
 			}
 		}
@@ -39,16 +45,16 @@ func (v *visit) sumReports(i int) {
 	sum, known, silent := 0., false, []string(nil)
 	for endpoint := range v.memory.readySince {
 		of, pod, _ := strings.Cut(endpoint, "/")
-		uid, ready := v.uids[endpoint]
+		at, ready := v.endpoints[endpoint]
 		if of != name || !ready {
 			continue
 		}
-		rate, reports := v.reports[uid]
+		rate, reports := v.reports[at]
 		switch {
 		case reports:
 			sum, known = sum+rate, true
 		case !v.memory.readySince[endpoint].After(v.now.Add(-2 * window(v.object))):
-			silent = append(silent, strings.TrimPrefix(pod, string(uid)))
+			silent = append(silent, strings.TrimPrefix(pod, string(at.uid)))
 		}
 	}
 	m := &v.measured.variants[i]

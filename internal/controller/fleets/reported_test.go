@@ -21,12 +21,12 @@ func (w *world) reported() {
 	w.change(func(s *v1alpha1.InferenceFleetSpec) { s.Metrics = v1alpha1.FleetMetrics{Preset: presetReported} })
 }
 
-// readyPods makes pods the ready endpoints of a Service, by their UIDs.
+// readyPods makes pods of node n1 the ready endpoints of a Service, by their UIDs.
 func (w *world) readyPods(service string, uids ...types.UID) {
 	w.Helper()
 	s := &discoveryv1.EndpointSlice{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: service + "-4", Labels: map[string]string{discoveryv1.LabelServiceName: service}}}
 	for _, uid := range uids {
-		s.Endpoints = append(s.Endpoints, discoveryv1.Endpoint{TargetRef: &v1.ObjectReference{Kind: "Pod", Name: "pod-" + string(uid), UID: uid}})
+		s.Endpoints = append(s.Endpoints, discoveryv1.Endpoint{NodeName: new("n1"), TargetRef: &v1.ObjectReference{Kind: "Pod", Name: "pod-" + string(uid), UID: uid}})
 	}
 	other := s.DeepCopy()
 	other.Name = service + "-6"
@@ -38,7 +38,13 @@ func (w *world) readyPods(service string, uids ...types.UID) {
 // report publishes rates of pods: "u1=3.5". A pod without a number is a tenant that reports none.
 func (w *world) report(rates ...string) {
 	w.Helper()
-	n := &v1alpha1.GPUNode{ObjectMeta: metav1.ObjectMeta{Name: "n1"}, Status: v1alpha1.GPUNodeStatus{Devices: make([]v1alpha1.GPUDevice, 2)}}
+	w.reportBy("n1", rates...)
+}
+
+// reportBy publishes what the agent of a node says of pods.
+func (w *world) reportBy(node string, rates ...string) {
+	w.Helper()
+	n := &v1alpha1.GPUNode{ObjectMeta: metav1.ObjectMeta{Name: node}, Status: v1alpha1.GPUNodeStatus{Devices: make([]v1alpha1.GPUDevice, 2)}}
 	for _, r := range rates {
 		uid, rate, reports := strings.Cut(r, "=")
 		tenant := v1alpha1.GPUTenant{UID: uid}
@@ -50,7 +56,7 @@ func (w *world) report(rates ...string) {
 			n.Status.Devices[k].Tenants = append(n.Status.Devices[k].Tenants, tenant)
 		}
 	}
-	old := &v1alpha1.GPUNode{ObjectMeta: metav1.ObjectMeta{Name: "n1"}}
+	old := &v1alpha1.GPUNode{ObjectMeta: metav1.ObjectMeta{Name: node}}
 	_ = w.objects.Delete(w.Context(), old) // there is none at first
 	must.OK(w.T, w.objects.Create(w.Context(), n))
 }
@@ -61,6 +67,7 @@ func TestReportedRates(t *testing.T) {
 	w.reported()
 	w.readyPods("bert-a100", "u1")
 	w.report("u1=60", "another=1000")
+	w.reportBy("n2", "u1=900000000") // u1 is not there
 	w.pass()
 	if s := w.fleet("bert").Status; s.Demand != "66" || w.replicas["bert-a100"] != 2 || w.condition(v1alpha1.ConditionMeasured) != "True Measured" {
 		t.Errorf("demand %s, replicas %v, %s", s.Demand, w.replicas, w.condition(v1alpha1.ConditionMeasured))
