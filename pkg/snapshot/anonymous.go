@@ -11,7 +11,7 @@ import (
 )
 
 // Anonymous returns the snapshot for people who are not to learn any name of the cluster: for a bug report. Amounts, times, GPU models,
-// kinds of owners and words of Tandem stay. Names of nodes, devices, namespaces, pods, owners, containers, gangs, workloads, scheduling gates, fleets and
+// common kinds of owners and words of Tandem stay. Names of nodes, devices, namespaces, pods, owners, containers, gangs, workloads, scheduling gates, fleets and
 // variants, and UIDs, are replaced: node-1, gpu-1, team-1 and so on. One thing has one such name in the whole snapshot, and the new names have the order of the
 // old ones, so that decisions end ties in the same way; only the placement policy "random", which goes by the names themselves, may choose others.
 // The order of pods is that of their namespaces, then of the lengths of their names, so that w-10 stays behind w-2.
@@ -44,6 +44,7 @@ const (
 	aFleet     kind = "fleet"
 	aVariant   kind = "variant"
 	anOwner    kind = "owner"
+	aKind      kind = "kind"
 	aGate      kind = "gate"
 	aPlace     kind = "place"
 	aModel     kind = "model"
@@ -247,10 +248,19 @@ func (a *anonymizer) workload(namespace string, name *string) {
 	}
 }
 
-// owner replaces the name in "Kind/name".
+// commonKinds are the kinds of owners that say nothing about who has them.
+var commonKinds = []string{
+	"DaemonSet", "Job", "JobSet", "LeaderWorkerSet", "MPIJob", "Notebook", "PyTorchJob", "RayCluster", "RayJob", "ReplicaSet", "ReplicationController",
+	"StatefulSet", "TFJob", "TrainJob",
+}
+
+// owner replaces the name in "Kind/name", and a kind that is not common: it may be the name of a company's own.
 func (a *anonymizer) owner(namespace string, owner *string) {
 	kind, name, _ := strings.Cut(*owner, "/")
 	a.name(anOwner, &name, namespace, kind)
+	if !slices.Contains(commonKinds, kind) {
+		a.name(aKind, &kind)
+	}
 	*owner = kind + "/" + name
 }
 
@@ -295,6 +305,7 @@ func (a *anonymizer) fleet(f *InferenceFleet) {
 	a.text(&f.Reason)
 	for i := range f.Variants {
 		a.name(aVariant, &f.Variants[i].Name)
+		a.model(&f.Variants[i].Model)
 	}
 	if isHidden(f.Namespace, f.Name) {
 		return

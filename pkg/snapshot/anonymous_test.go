@@ -17,12 +17,13 @@ import (
 // marked begins each name of a snapshot that mark has marked.
 const marked = "zqx"
 
-// words are the fields whose strings are words of Tandem or GPU models, by type and field. All others are names, or texts in which names occur.
+// words are the fields whose strings are words of Tandem or models of devices, by type and field. All others are names, or texts in which names
+// occur.
 var words = map[string]bool{
 	"Snapshot.APIVersion": true, "Snapshot.Kind": true, "Snapshot.Source": true, "Device.Model": true, "Link.Class": true, "Container.Kind": true,
-	"ContainerRequest.Kind": true, "ModelRequest.Model": true, "Refusal.Reason": true, "Refusal.Helps": true, "Refusal.Model": true, "Refusal.Unit": true,
-	"Refusal.Device": true, "Refusal.Allowed": true, "Refusal.Present": true, "GangName.Source": true, "Gang.Phase": true, "Gang.Need": true,
-	"Preemption.Phase": true, "Variant.Model": true,
+	"ContainerRequest.Kind": true, "Refusal.Reason": true, "Refusal.Helps": true, "Refusal.Model": true, "Refusal.Unit": true,
+	"Refusal.Device": true, "Refusal.Present": true, "GangName.Source": true, "Gang.Phase": true, "Gang.Need": true,
+	"Preemption.Phase": true,
 }
 
 // mark marks each string of a value that is not a word. A field that is new to the snapshot is marked too, so Anonymous must know it.
@@ -47,7 +48,7 @@ func mark(v reflect.Value, field string) {
 			v.SetMapIndex(key, reflect.ValueOf(marked+v.MapIndex(key).String()))
 		}
 	case reflect.String:
-		if kind, name, ok := strings.Cut(v.String(), "/"); ok && strings.HasSuffix(field, ".Owners") {
+		if kind, name, ok := strings.Cut(v.String(), "/"); ok && strings.HasSuffix(field, ".Owners") && kind != "Acme" {
 			v.SetString(kind + "/" + marked + name)
 		} else if s := v.String(); s != "" && !words[field] {
 			v.SetString(marked + strings.ReplaceAll(s, "/", "/"+marked))
@@ -77,10 +78,12 @@ func markedSnapshot(t *rapid.T) *snapshot.Snapshot {
 	for i := range s.Pending {
 		s.Pending[i].Refused.Nodes = []snapshot.RefusedNodes{{Reason: s.Nodes[0].Name, Nodes: 1}}
 		s.Pending[i].Refused.Nearest.Node = s.Nodes[0].Name
-		s.Pending[i].Owners, s.Pending[i].Gates = []string{"Job/j", "JobSet/s"}, []string{"acme.com/quota"}
+		s.Pending[i].Owners, s.Pending[i].Gates = []string{"Job/j", "Acme/s"}, []string{"acme.com/quota"}
+		s.Pending[i].Request.Models, s.Pending[i].Refused.Nearest.Allowed = []snapshot.ModelRequest{{Model: "acme-gpu"}}, []string{"acme-gpu"}
 	}
 	for i := range s.InferenceFleets {
 		s.InferenceFleets[i].Reason, s.ElasticTargets[i].Reason = s.InferenceFleets[i].Name, s.ElasticTargets[i].Name
+		s.InferenceFleets[i].Variants[0].Model = "acme-gpu"
 	}
 	raw, err := snapshotjson.Read([]byte(write(t, s))) // nothing is shared any more
 	must.OK(t, err)
@@ -120,8 +123,10 @@ func TestAnonymousSparesNobody(t *testing.T) {
 	pod := snapshot.Name{Namespace: "other", Name: "secret-0", UID: "u1"}
 	s := &snapshot.Snapshot{
 		Source: snapshot.FromScheduler, Nodes: []snapshot.Node{{Name: "n1", Devices: []snapshot.Device{{ID: "g", Model: "A100", Slots: 10, MemoryBytes: 10, Healthy: true}}}},
-		Gangs:           []snapshot.Gang{{GangName: snapshot.GangName{Source: "label", Namespace: "other", Name: "secret-gang"}}},
-		InferenceFleets: []snapshot.InferenceFleet{{Namespace: "other", Name: "secret-fleet"}},
+		Gangs: []snapshot.Gang{{GangName: snapshot.GangName{Source: "label", Namespace: "other", Name: "secret-gang"}}},
+		InferenceFleets: []snapshot.InferenceFleet{{
+			Namespace: "other", Name: "secret-fleet", Variants: []snapshot.Variant{{Name: "secret-v", Model: "secret-project"}, {Name: "secret-w", Model: "A100"}},
+		}},
 		Pending: []snapshot.Pending{{
 			Name: pod, Workload: "secret-profile", Request: &snapshot.Request{Models: []snapshot.ModelRequest{{Model: "A100"}, {Model: "secret-project"}}},
 			Refused: &snapshot.Refused{Nearest: &snapshot.Refusal{Allowed: []string{"A100", "secret-project"}}},
@@ -216,5 +221,83 @@ func TestAnonymousNames(t *testing.T) {
 	}
 	if diff := cmp.Diff(wantRefused, got.Pending[2].Refused); diff != "" {
 		t.Errorf("refused (-want +got):\n%s", diff)
+	}
+}
+
+// ours are the fields, beside words, whose strings no tenant writes: administrators, agents and Tandem's programs do.
+var ours = map[string]bool{
+	"Node.Name": true, "Node.Problem": true, "Node.Topology": true, "Device.ID": true, "Device.Reason": true, "Place.Node": true, "Refusal.Node": true,
+	"On.Device": true, "Container.Devices": true, "RefusedNodes.Reason": true, "Gang.Reason": true, "ElasticTarget.Reason": true, "InferenceFleet.Reason": true,
+}
+
+// fill gives each string of a value a text of its own that has the mark, but where it is a word. Lists get one element each.
+func fill(v reflect.Value, field string) {
+	switch v.Kind() {
+	case reflect.Pointer:
+		v.Set(reflect.New(v.Type().Elem()))
+		fill(v.Elem(), field)
+	case reflect.Slice:
+		v.Set(reflect.MakeSlice(v.Type(), 1, 1))
+		fill(v.Index(0), field)
+	case reflect.Map:
+		v.Set(reflect.ValueOf(map[string]string{"topology": marked + field}))
+	case reflect.Struct:
+		for i := range v.NumField() {
+			if f := v.Type().Field(i); f.IsExported() && v.Type().PkgPath() == reflect.TypeFor[snapshot.Snapshot]().PkgPath() {
+				fill(v.Field(i), v.Type().Name()+"."+f.Name)
+			}
+		}
+	case reflect.String:
+		if !words[field] {
+			v.SetString(marked + field + "/" + marked)
+		}
+	}
+}
+
+// show calls a function for each string of a value.
+func show(v reflect.Value, field string, see func(field, text string)) {
+	switch v.Kind() {
+	case reflect.Pointer:
+		if !v.IsNil() {
+			show(v.Elem(), field, see)
+		}
+	case reflect.Slice:
+		for i := range v.Len() {
+			show(v.Index(i), field, see)
+		}
+	case reflect.Map:
+		for _, key := range v.MapKeys() {
+			see(field, v.MapIndex(key).String())
+		}
+	case reflect.Struct:
+		for i := range v.NumField() {
+			if f := v.Type().Field(i); f.IsExported() {
+				show(v.Field(i), v.Type().Name()+"."+f.Name, see)
+			}
+		}
+	case reflect.String:
+		see(field, v.String())
+	}
+}
+
+// A string of any field that a tenant may have written is not in a snapshot for readers who may see nothing. None that anybody wrote is in an anonymous
+// one, but for sentences of Tandem without a name. A new field has to be known here.
+func TestEachFieldIsHidden(t *testing.T) {
+	var s snapshot.Snapshot
+	fill(reflect.ValueOf(&s).Elem(), "")
+	for name, of := range map[string]struct {
+		hidden *snapshot.Snapshot
+		stays  func(field string) bool
+	}{
+		"redacted": {s.Redact(func(string) bool { return false }), func(field string) bool { return ours[field] }},
+		"anonymous": {s.Anonymous(), func(field string) bool {
+			return ours[field] && (strings.HasSuffix(field, ".Reason") || field == "Node.Problem")
+		}},
+	} {
+		show(reflect.ValueOf(of.hidden), "", func(field, text string) {
+			if strings.Contains(text, marked) && !of.stays(field) {
+				t.Errorf("%s: %s is %q", name, field, text)
+			}
+		})
 	}
 }

@@ -173,7 +173,10 @@ func (r *redactor) fleet(f *InferenceFleet) {
 	}
 	f.Name, f.Namespace = r.alias("fleet", f.Namespace+"/"+f.Name), Other
 	for i := range f.Variants {
-		f.Variants[i].Name = fmt.Sprintf("%s:%d", Other, i+1)
+		v := &f.Variants[i]
+		if v.Name = fmt.Sprintf("%s:%d", Other, i+1); !r.models[v.Model] { // users write these too
+			v.Model = ""
+		}
 	}
 }
 
