@@ -38,7 +38,7 @@ What a gang is in has two parts. A single pod for which pods are evicted has pha
 | need | what it means |
 |---|---|
 | Satisfied | Nothing is known to be missing. |
-| Incomplete | Fewer members exist than must run, or their PodGroup does not exist. |
+| Incomplete | Fewer members exist without scheduling gates than must run, or their PodGroup does not exist. |
 | Refused | No plan was found. |
 | Reserving | No plan was found, and room is kept for the gang while the pods in its way end. One gang at a time has this. |
 | Preempting | No plan was found, and room is kept for the gang while pods that are evicted for it end. |

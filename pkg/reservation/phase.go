@@ -35,7 +35,7 @@ type Need uint8
 const (
 	// Satisfied: State knows of nothing that is missing.
 	Satisfied Need = iota
-	// Incomplete: fewer members exist than must run, or the PodGroup does not.
+	// Incomplete: fewer members exist without scheduling gates than must run, or the PodGroup does not.
 	Incomplete
 	// Refused: the scheduler found no plan.
 	Refused

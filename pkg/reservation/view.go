@@ -291,11 +291,11 @@ func (s *State) AfterStart(f Facts) Facts {
 	return f
 }
 
-// there counts the members without a deletion timestamp.
+// there counts the members that have a node or may get one.
 func (f *Facts) there() int {
 	count := 0
 	for i := range f.Members {
-		if !f.Members[i].Deleted {
+		if m := &f.Members[i]; m.Waits() || m.Node != "" && !m.Deleted {
 			count++
 		}
 	}

@@ -51,12 +51,16 @@ func (s *Set) build(g *gang) (*Gang, *Problem) {
 	return out, problem
 }
 
-// missing says that fewer members exist than must run, nil where enough do. Those that a target holds back do not count: in an
-// elastic gang whose members are numbered, they do not stand in for one that is gone.
+// missing says that fewer members exist than must run, or that fewer may be tried, nil where enough may. Those that a target holds back do not
+// count: in an elastic gang whose members are numbered, they do not stand in for one that is gone.
 func (g *Gang) missing() *Problem {
-	alive := g.alive()
-	if alive >= g.MinCount {
+	alive, gated := g.alive(), g.gated()
+	if alive-len(gated) >= g.MinCount {
 		return nil
+	}
+	if alive >= g.MinCount {
+		return &Problem{Waits: true, Message: fmt.Sprintf("%d of %d members are without scheduling gates: it waits until the gate %s of pod %s is removed",
+			alive-len(gated), g.MinCount, gated[0].Spec.SchedulingGates[0].Name, gated[0].Name)}
 	}
 	text := fmt.Sprintf("%d of %d members exist", alive, g.MinCount)
 	if len(g.held) > 0 {
@@ -80,6 +84,16 @@ func (g *Gang) alive() int {
 		}
 	}
 	return count
+}
+
+// gated returns the members that a scheduling gate keeps from being tried.
+func (g *Gang) gated() (gated []*v1.Pod) {
+	for _, pod := range g.Members {
+		if pod.DeletionTimestamp == nil && pod.Spec.NodeName == "" && len(pod.Spec.SchedulingGates) > 0 {
+			gated = append(gated, pod)
+		}
+	}
+	return gated
 }
 
 // living returns the members without a deletion, or all members where all are in deletion.

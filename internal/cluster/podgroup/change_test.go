@@ -45,7 +45,7 @@ func TestOnChange(t *testing.T) {
 	w.put(t, a)
 	step("it gets a gate", func() {
 		w.put(t, with(a, func(p *v1.Pod) { p.Spec.SchedulingGates = []v1.PodSchedulingGate{{Name: "x"}} }))
-	}, g, "1 of [a]")
+	}, g, "1 of [a], waits: 0 of 1 members are without scheduling gates: it waits until the gate x of pod a is removed")
 	w.put(t, a)
 	step("it is made anew", func() { w.put(t, with(a, func(p *v1.Pod) { p.UID = "other" })) }, g, "1 of [a]")
 	step("it begins to leave", func() {

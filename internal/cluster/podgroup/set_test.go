@@ -107,6 +107,9 @@ func TestGang(t *testing.T) {
 	leaving := func(p *v1.Pod) *v1.Pod {
 		return with(p, func(p *v1.Pod) { p.DeletionTimestamp = new(metav1.Unix(1, 0)) })
 	}
+	gated := func(p *v1.Pod) *v1.Pod {
+		return with(p, func(p *v1.Pod) { p.Spec.SchedulingGates = []v1.PodSchedulingGate{{Name: "example.com/quota"}} })
+	}
 	ended := func(p *v1.Pod, phase v1.PodPhase) *v1.Pod {
 		return with(p, func(p *v1.Pod) { p.Status.Phase = phase })
 	}
@@ -126,6 +129,10 @@ func TestGang(t *testing.T) {
 			"2 of [a], waits: 1 of 2 members exist"},
 		{"one that leaves is a member and does not count", []any{labelled("a", "g", "2"), leaving(labelled("b", "g", "2"))}, l,
 			"2 of [a b], waits: 1 of 2 members exist"},
+		{"one with a gate does not count", []any{labelled("a", "g", "2"), gated(labelled("b", "g", "2"))}, l,
+			"2 of [a b], waits: 1 of 2 members are without scheduling gates: it waits until the gate example.com/quota of pod b is removed"},
+		{"one more has a gate", []any{labelled("a", "g", "2"), gated(labelled("b", "g", "2")), labelled("c", "g", "2")}, l, "2 of [a b c]"},
+		{"one with a gate, and one is missing", []any{labelled("a", "g", "3"), gated(labelled("b", "g", "3"))}, l, "3 of [a b], waits: 2 of 3 members exist"},
 		{"one that leaves may differ", []any{labelled("a", "g", "1"), leaving(labelled("b", "g", "2"))}, l, "1 of [a b]"},
 		{"all leave", []any{leaving(labelled("a", "g", "1")), leaving(labelled("b", "g", "1"))}, l, "1 of [a b], waits: 0 of 1 members exist"},
 		{"one that ended is none", []any{labelled("a", "g", "1"), ended(labelled("b", "g", "2"), v1.PodSucceeded), ended(labelled("c", "g", "2"), v1.PodFailed),

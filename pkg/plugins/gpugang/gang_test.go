@@ -16,6 +16,7 @@ import (
 	dynamicfake "k8s.io/client-go/dynamic/fake"
 	clienttesting "k8s.io/client-go/testing"
 
+	"github.com/tandem-gpu/tandem/internal/cluster/podgroup"
 	"github.com/tandem-gpu/tandem/pkg/api/v1alpha1"
 	"github.com/tandem-gpu/tandem/pkg/reservation"
 	"github.com/tandem-gpu/tandem/pkg/vgpu"
@@ -150,6 +151,47 @@ func TestMemberReturns(t *testing.T) {
 		if before["train-2"] != after["train-2"] {
 			t.Errorf("the member was on %s and is on %s, the siblings on %v", before["train-2"], after["train-2"], after)
 		}
+	})
+}
+
+// A member with a scheduling gate is missing, and says why. The rest of a gang that has started runs without it.
+func TestGatedMember(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t, 2, 2)
+		pods := members("train", 3, 3, 10)
+		gated := func(p *v1.Pod) *v1.Pod {
+			p = p.DeepCopy()
+			p.Spec.SchedulingGates = []v1.PodSchedulingGate{{Name: "example.com/quota"}}
+			return p
+		}
+		ref := podgroup.Ref{Source: podgroup.Label, Namespace: "default", Name: "train"}
+		c.Create(pods[0], pods[1], gated(pods[2]), pod("other", 10))
+		c.AwaitBound("other", 1) // the scheduler has been at work
+		if _, err := c.plugin.gangs.Gang(ref); err == nil || !strings.HasPrefix(err.Error(), "2 of 3 members are without scheduling gates: it waits until the gate example.com/quota of pod train-2") {
+			t.Errorf("the gang has the problem %v", err)
+		}
+		for _, p := range c.Pods() {
+			if text := fakecluster.Message(&p); text != "" {
+				t.Errorf("%s is refused: %s", p.Name, text)
+			}
+		}
+		c.update(pods[2])
+		c.AwaitBound("train", 3)
+		c.Await("the gang is known to have started", func() bool {
+			phase, _ := c.phase("train")
+			return phase == reservation.Running
+		})
+		c.Remove("train-1")
+		c.Remove("train-2")
+		again := []*v1.Pod{members("train", 3, 3, 10)[1], gated(pods[2])}
+		again[0].UID, again[1].UID = "uid-again-1", "uid-again-2"
+		c.Create(again[1])
+		c.Await("the gated one is known", func() bool {
+			pg, _ := c.plugin.gangs.Gang(ref)
+			return pg != nil && len(pg.Members) == 2 && len(pg.Members[1].Spec.SchedulingGates) == 1
+		})
+		c.Create(again[0])
+		c.AwaitBound("train", 2)
 	})
 }
 

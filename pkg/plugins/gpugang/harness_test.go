@@ -163,6 +163,7 @@ func (c *cluster) planned(pods []*v1.Pod, reserved int, host vgpu.Room) podgroup
 	c.T.Helper()
 	ref, _ := c.plugin.gangs.Of(pods[0])
 	asked := c.step(ref, func(f reservation.Facts) reservation.Event {
+		f.Problem = nil // their gates are the test's
 		return reservation.Tried{Gang: f, UID: kube.UIDOf(pods[0]), Pod: kube.PathOf(pods[0])}
 	})
 	if asked.Plan == nil {

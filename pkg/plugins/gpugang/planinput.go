@@ -118,6 +118,9 @@ func (p *Plugin) buildInput(ctx context.Context, l machine.Locked, c *cycle, pg 
 	if admits, err = p.members(l, in, pg, anew); err != nil {
 		return nil, err
 	}
+	if n := len(in.group.Members) + in.placed(); n < pg.MinCount { // some left, or got gates, after the gang was read
+		return nil, unread{fmt.Errorf("gang %s: %d of %d members have a place or wait for one: it is planned when the others do", pg, n, pg.MinCount)}
+	}
 	admits.nodes = in.infos
 	in.cluster.Admits, in.cluster.Bars = admits.count, admits.bar
 	in.cluster.Ends, in.cluster.Host, in.cluster.Hosts = p.endOf, p.hostOf, in.hostAt
