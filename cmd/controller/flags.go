@@ -92,6 +92,7 @@ func command() *cobra.Command {
 	f.DurationVar(&i.Every, "inference-interval", 15*time.Second, "time between two decisions on the sizes and weights of inference fleets, 1s to 1h")
 	f.DurationVar(&i.Patience, "inference-patience", 0, "how long fewer replicas of an inference fleet must be enough before some leave, 1m to 24h; "+
 		"0s stands for eight times the longest load time of the fleet, from 5 to 30 minutes")
+	f.StringSliceVar(&i.Hosts, "inference-prometheus", nil, "hosts that fleets may name in prometheusURL, as there: NAME or NAME:PORT; none is any")
 	n := &s.notebooks
 	f.DurationVar(&n.Every, "notebooks-interval", 30*time.Second, "time between two looks at a notebook that may be parked, 1s to 10m")
 	f.DurationVar(&n.Notice, "notebooks-notice", 10*time.Minute, "time from the warning to the owner of an idle notebook to its end, 10s to 24h; "+

@@ -98,7 +98,7 @@ func TestDefaults(t *testing.T) {
 		"features": "[elastic,inference,notebooks]", "scheduler-name": v1alpha1.SchedulerName, "leader-elect": "true", "leader-elect-namespace": "tandem-system",
 		"elastic-policy": elastic.DefaultPolicy, "elastic-horizon": "2h0m0s", "elastic-max-moves": fmt.Sprint(elastic.DefaultMaxMoves),
 		"elastic-interval": "10s", "elastic-notice": "5s", "elastic-admit-within": "2m0s",
-		"inference-interval": "15s", "inference-patience": "0s",
+		"inference-interval": "15s", "inference-patience": "0s", "inference-prometheus": "[]",
 		"notebooks-interval": "30s", "notebooks-notice": "10m0s",
 		"placeable-interval": "2s", "placeable-patience": "1m0s",
 	} {

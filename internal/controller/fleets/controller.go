@@ -30,6 +30,8 @@ type Options struct {
 	Client client.Client
 	// Prometheus carries the queries; nil is the network.
 	Prometheus http.RoundTripper
+	// Hosts are those, "host" or "host:port", that fleets may name in prometheusURL; none is any.
+	Hosts []string
 	// Recorder writes events about fleets.
 	Recorder events.EventRecorder
 	// Every is the time between two passes. Patience is how long fewer replicas must be enough before some leave; 0
@@ -68,7 +70,7 @@ func New(o Options) (*Controller, error) {
 	autoscalers, pods := o.Informers.Autoscaling().V2().HorizontalPodAutoscalers(), o.Informers.Core().V1().Pods()
 	c := &Controller{
 		options: o, services: services.Lister(), slices: slices.Lister(), autoscalers: autoscalers.Lister(), pods: pods.Lister(),
-		scales: scales{client: o.Dynamic, mapper: o.Mapper}, http: newHTTP(o.Prometheus), memory: map[types.UID]*memory{}, slots: map[string]int32{}, metrics: newMetrics(), now: o.Now,
+		scales: scales{client: o.Dynamic, mapper: o.Mapper}, http: newHTTP(o.Prometheus, o.Hosts), memory: map[types.UID]*memory{}, slots: map[string]int32{}, metrics: newMetrics(), now: o.Now,
 	}
 	c.Loop = passes.Loop{Over: "inference fleets", Every: o.Every, Make: c.Pass, CountFailure: c.metrics.failed, Synced: []cache.InformerSynced{
 		services.Informer().HasSynced, slices.Informer().HasSynced, autoscalers.Informer().HasSynced, pods.Informer().HasSynced,

@@ -8,6 +8,8 @@ import (
 	"math"
 	"net/http"
 	"net/url"
+	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -36,8 +38,8 @@ const (
 	// measureWithin bounds the time of all queries of a fleet. A Prometheus that takes longer counts as gone: a longer bound would delay
 	// the other fleets.
 	measureWithin = 5 * time.Second
-	// mostAnswer bounds the answer of a query in bytes. One number takes some hundred.
-	mostAnswer = 1 << 20
+	// mostAnswer bounds the answer of a query in bytes, and mostHeaders the headers of it. One number takes some hundred.
+	mostAnswer, mostHeaders = 1 << 20, 64 << 10
 	// mostAge is by how much the time of a sample may differ from the clock. A cache or a Prometheus that stopped answers with older ones; a
 	// smaller bound takes clocks that differ for that.
 	mostAge = 2 * time.Minute
@@ -263,21 +265,31 @@ func failure(field string, err error) *refusal {
 	return &refusal{reasonUnreachable, "the answer of Prometheus cannot be read"}
 }
 
-// newHTTP returns a client for Prometheus. It follows no redirect, so that the address that the user named is the one that is read.
-func newHTTP(transport http.RoundTripper) *http.Client {
+// newHTTP returns a client for Prometheus at some hosts, or at any where none are named. It follows no redirect, so that the address that the user
+// named is the one that is read.
+func newHTTP(transport http.RoundTripper, hosts []string) *http.Client {
 	if transport == nil {
-		transport = api.DefaultRoundTripper
+		t := api.DefaultRoundTripper.(*http.Transport).Clone()
+		t.MaxResponseHeaderBytes = mostHeaders
+		transport = t
 	}
 	return &http.Client{
-		Transport:     bounded{transport},
+		Transport:     bounded{transport, hosts},
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}
 }
 
-// bounded reads no more of an answer than mostAnswer.
-type bounded struct{ http.RoundTripper }
+// bounded reads no more of an answer than mostAnswer, and asks no other hosts than those that are named.
+type bounded struct {
+	http.RoundTripper
+	hosts []string
+}
 
 func (b bounded) RoundTrip(r *http.Request) (*http.Response, error) {
+	if len(b.hosts) > 0 && !slices.Contains(b.hosts, r.URL.Host) {
+		return nil, fmt.Errorf("%s is not allowed: name one of %s in prometheusURL, or ask an administrator to add it to --inference-prometheus",
+			r.URL.Host, strings.Join(b.hosts, ", "))
+	}
 	response, err := b.RoundTripper.RoundTrip(r)
 	if err == nil {
 		response.Body = struct {

@@ -84,6 +84,31 @@ func TestRedirectsAreNotFollowed(t *testing.T) {
 	}
 }
 
+// No memory is filled by the headers of an answer, and where hosts are named, no other is asked.
+func TestAnswersAreBounded(t *testing.T) {
+	length := mostHeaders / 2
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.Header().Set("X", strings.Repeat("x", length)) }))
+	t.Cleanup(server.Close)
+	host := strings.TrimPrefix(server.URL, "http://")
+	for _, test := range []struct {
+		length int
+		hosts  []string
+		want   string
+	}{
+		{mostHeaders / 2, nil, ""}, {mostHeaders / 2, []string{"prometheus:9090", host}, ""}, {mostHeaders, nil, "exceeded"},
+		{1, []string{"prometheus:9090"}, host + " is not allowed: name one of prometheus:9090 in prometheusURL"},
+	} {
+		length = test.length
+		answer, err := newHTTP(nil, test.hosts).Get(server.URL)
+		if err == nil {
+			answer.Body.Close()
+		}
+		if got := fmt.Sprint(err); test.want == "" && err != nil || !strings.Contains(got, test.want) {
+			t.Errorf("%+v: %s", test, got)
+		}
+	}
+}
+
 // A variant that lost its last replica leaves the weights of the others as they are while it is unknown how many requests arrive: only it
 // loses its part.
 func TestDeadVariantLosesItsPartWithoutMetrics(t *testing.T) {
