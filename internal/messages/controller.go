@@ -56,6 +56,7 @@ var resizable = Section{
 		{"EvictionsCountAsFailures", "an eviction would count as a failure of Job …", "The Job has no rule that passes over evictions, so that shrinking would use up its backoffLimit.", "Give the Job the `podFailurePolicy` of [the guide](../guides/preemption.md#jobs)."},
 		{"AnotherControllerOwnsTheSize", "remove the annotation", "Kueue, an autoscaler or another controller changes the size already.", "Choose one of the two."},
 		{"OwnerIsNotElastic", "", "The owner's fields do not let its size change, as for a Job that is not Indexed.", "Make the owner elastic as [the guide](../guides/elastic.md#size-fields) says."},
+		{"OwnerNotGiven", "by which its owner lets the controller resize it", "Nothing on the owner says that this gang may resize it; the pods alone say that they belong to it.", "Give its pod template the label `tandem-gpu.io/gang` and the annotation `tandem-gpu.io/elastic-resize: size-fields`, or the label to the object itself."},
 		{"OwnerIsSuspended", " is set", "The owner is suspended.", "Resume it."},
 		{"SizesDoNotFit", "make the least number of both the same", "The sizes of the gang and those of its owner have none in common.", "Make the least number of both the same."},
 		{"OwnerDoesNotFollow", "", "The controller wrote the size, and the owner's controller did not follow.", "The log of that controller says why."},

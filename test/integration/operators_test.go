@@ -194,6 +194,9 @@ func (c *gangCluster) operatedObject(t *testing.T, kind operated, pod *v1.Pod) *
 	object := &unstructured.Unstructured{Object: map[string]any{"spec": kind.spec(templateOf(t, pod))}}
 	object.SetGroupVersionKind(kind.resource.GroupVersion().WithKind(kind.kind))
 	object.SetName(pod.Labels[v1alpha1.LabelGang])
+	if kind.kind == "TrainJob" { // its template is in its runtime
+		object.SetLabels(map[string]string{v1alpha1.LabelGang: object.GetName()})
+	}
 	return object
 }
 

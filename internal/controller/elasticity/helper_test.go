@@ -97,6 +97,9 @@ func gangOf(pods []*v1.Pod, target *v1alpha1.ElasticTarget) *elasticGang {
 func jobOf(name string, parallelism int32) *batchv1.Job {
 	return &batchv1.Job{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: name, UID: types.UID("uid-" + name)}, Spec: batchv1.JobSpec{
 		Parallelism: &parallelism,
+		Template: v1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{
+			Labels: map[string]string{v1alpha1.LabelGang: name}, Annotations: map[string]string{v1alpha1.AnnotationElasticResize: v1alpha1.ResizeSizeFields},
+		}},
 		PodFailurePolicy: &batchv1.PodFailurePolicy{Rules: []batchv1.PodFailurePolicyRule{{
 			Action:          batchv1.PodFailurePolicyActionIgnore,
 			OnPodConditions: []batchv1.PodFailurePolicyOnPodConditionsPattern{{Type: v1.DisruptionTarget, Status: v1.ConditionTrue}},

@@ -12,6 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/tandem-gpu/tandem/internal/cluster/podgroup"
 	"github.com/tandem-gpu/tandem/internal/controller/sizefield"
 	"github.com/tandem-gpu/tandem/pkg/api/v1alpha1"
 )
@@ -65,6 +66,9 @@ func (w *written) followed(g *elasticGang, owner *sizefield.Owner) bool {
 
 func (s sizeFields) may(ctx context.Context, g *elasticGang) (verdict, error) {
 	owner, err := s.owners.Find(ctx, g.all)
+	if err == nil {
+		err = owner.Consents(g.Name, g.Source == podgroup.Label)
+	}
 	if refusal, is := errors.AsType[*sizefield.Refusal](err); is {
 		return verdict{reason: refusal.Reason, message: refusal.Message}, nil
 	} else if err != nil {

@@ -483,6 +483,9 @@ func TestFieldsRefusals(t *testing.T) {
 			unstructured.RemoveNestedField(job.Object, "spec", "completions")
 		}, "OwnerIsNotElastic",
 			"spec.completions is missing: set spec.completions equal to spec.parallelism"},
+		"an owner of somebody else": {func(job *unstructured.Unstructured) {
+			unstructured.RemoveNestedField(job.Object, "spec", "template", "metadata")
+		}, "OwnerNotGiven", "Job.batch train has no template of pods with the label tandem-gpu.io/gang: train and the annotation"},
 		"an owner above": {func(job *unstructured.Unstructured) { job.SetOwnerReferences(owned("example.com/v1", "Sweep", "all")) },
 			reasonOwnSize, "Sweep.example.com all owns Job.batch train"},
 		"another Job": {func(job *unstructured.Unstructured) { job.SetUID("other") }, reasonOwnerMissing, "another one"},
@@ -553,7 +556,9 @@ func TestFieldsDeletionCost(t *testing.T) {
 	}
 	w.put(pods...)
 	set := &unstructured.Unstructured{Object: map[string]any{
-		"apiVersion": "apps/v1", "kind": "ReplicaSet", "metadata": map[string]any{"namespace": "ns", "name": "set", "uid": "uid-set"},
+		"apiVersion": "apps/v1", "kind": "ReplicaSet", "metadata": map[string]any{
+			"namespace": "ns", "name": "set", "uid": "uid-set", "labels": map[string]any{v1alpha1.LabelGang: "train"},
+		},
 		"spec": map[string]any{"replicas": int64(4)},
 	}}
 	must.OK(t, w.dynamic.Tracker().Add(set))

@@ -44,7 +44,7 @@ type visit struct {
 	measured     measurement
 	// endpoints are the ready ones that are pods, by the name in memory.readySince.
 	endpoints map[string]placed
-	plan *traffic.Plan
+	plan      *traffic.Plan
 	// parts are those of the variants in the rule of the fleet and in those of its classes, as they were read.
 	parts [][]float64
 	// weights are the wanted ones of the same rules, nil where no replica is ready that serves them.

@@ -46,6 +46,7 @@ const (
 	NotAllowed    = "NotAllowed"
 	OtherOwner    = "AnotherControllerOwnsTheSize"
 	NotElastic    = "OwnerIsNotElastic"
+	NotGiven      = "OwnerNotGiven"
 	Suspended     = "OwnerIsSuspended"
 )
 

@@ -1,0 +1,48 @@
+package sizefield
+
+import (
+	"fmt"
+
+	"github.com/tandem-gpu/tandem/internal/cluster/membership"
+	"github.com/tandem-gpu/tandem/pkg/api/v1alpha1"
+)
+
+// Consents returns nil where an object lets a gang change its number, else a *Refusal. Pods say themselves to whom they belong: otherwise, whoever may
+// create pods in a namespace could have any object there resized.
+//
+// An object consents by the label with the gang's name on itself, or by a template of pods: for a gang by label one that makes its members, with the
+// annotation by which the controller writes the number; for the gang of a PodGroup one with the annotation, or one that names the PodGroup.
+func (o *Owner) Consents(gang string, byLabel bool) error {
+	if o.Object.GetLabels()[v1alpha1.LabelGang] == gang || consents(o.Object.Object["spec"], gang, byLabel) {
+		return nil
+	}
+	return &Refusal{NotGiven, fmt.Sprintf("%s has no template of pods with the label %s: %s and the annotation %s: %s, by which its owner lets the controller resize it for "+
+		"this gang: add them, or the label to the object itself", o, v1alpha1.LabelGang, gang, v1alpha1.AnnotationElasticResize, v1alpha1.ResizeSizeFields)}
+}
+
+// consents reports whether a part of an object has a template that consents.
+func consents(part any, gang string, byLabel bool) bool {
+	switch part := part.(type) {
+	case []any:
+		for i := range part {
+			if consents(part[i], gang, byLabel) {
+				return true
+			}
+		}
+	case map[string]any:
+		labels, annotations := part["labels"], part["annotations"]
+		resizes := at(annotations, v1alpha1.AnnotationElasticResize) == v1alpha1.ResizeSizeFields
+		if byLabel && resizes && at(labels, v1alpha1.LabelGang) == gang {
+			return true
+		}
+		if !byLabel && (resizes || at(labels, membership.LabelPodGroup) == gang || at(part, "schedulingGroup", "podGroupName") == gang) {
+			return true
+		}
+		for _, below := range part {
+			if consents(below, gang, byLabel) {
+				return true
+			}
+		}
+	}
+	return false
+}
