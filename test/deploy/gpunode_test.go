@@ -285,13 +285,13 @@ func TestAccountsAreLimited(t *testing.T) {
 			"create pods", "update pods", "patch pods", "create bindings", "patch pods/ephemeralcontainers", "patch pods/resize",
 			"patch nodes", "patch nodes/status", "delete nodes", "get secrets", "get configmaps",
 			"create gpunodes", "update gpunodes", "patch gpunodes/status", "delete gpunodes", "create serviceaccounts/token",
-			"update leases kube-scheduler", "create pods/exec", "update deviceclasses", "resize vgpus",
+			"update leases kube-scheduler", "create pods/exec", "update deviceclasses", "resize vgpus", "wake vgpus",
 			"create elastictargets", "update elastictargets", "patch elastictargets", "delete elastictargets",
 		},
 		controller: {
 			"create pods/binding", "create bindings", "create pods", "update pods", "delete pods", "deletecollection pods", "update pods/status", "patch pods/status",
 			"patch pods/ephemeralcontainers", "patch pods/resize", "create pods/exec", "get pods/log", "patch nodes", "patch nodes/status", "delete nodes",
-			"get secrets", "get configmaps", "list secrets", "create serviceaccounts/token", "schedule vgpus",
+			"get secrets", "get configmaps", "list secrets", "create serviceaccounts/token", "schedule vgpus", "wake vgpus",
 			"create workloadprofiles", "update workloadprofiles", "patch workloadprofiles", "delete workloadprofiles", "update workloadprofiles/status", "patch workloadprofiles/status",
 			"create gpunodes", "update gpunodes", "update gpunodes/status", "delete gpunodes", "deletecollection elastictargets",
 			"update jobs.batch", "delete jobs.batch", "create jobs.batch", "patch jobs.batch/status", "patch cronjobs.batch", "patch statefulsets.apps", "patch replicasets.apps",
@@ -334,7 +334,7 @@ func TestAccountsAreLimited(t *testing.T) {
 		},
 		activator: {
 			"list pods", "watch pods", "list statefulsets.apps", "watch statefulsets.apps", "list deployments.apps", "watch deployments.apps",
-			"patch statefulsets.apps/scale", "patch deployments.apps/scale", "create events.events.k8s.io", "create events", "patch events",
+			"patch statefulsets.apps/scale", "patch deployments.apps/scale", "create events.events.k8s.io", "create events", "patch events", "wake vgpus",
 		},
 	}
 	for who, requests := range refused {
