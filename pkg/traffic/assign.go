@@ -37,7 +37,31 @@ const leastRate = 1e-6
 // replica of each, 6 long and 60 short requests a second, the long ones load the large GPU by .6, and a part 2/3 of the short ones the
 // small GPU by .8, as the rest of them does the large one.
 func Assign(mix *Mix, replicas []float64) Assignment {
-	a := &assigner{mix: mix, replicas: replicas, rates: make([]float64, len(mix.Rates)), closed: make([]bool, len(replicas))}
+	a, open := newAssigner(mix, replicas)
+	for first := a.out.Busy == 0; len(open) > 0; first = false {
+		open = a.level(open, first)
+	}
+	if a.out.Busy == 0 {
+		a.out.Busy = a.busiest()
+	}
+	return a.out
+}
+
+// busiest returns an assignment of which only Busy and values count: that takes a part of the time.
+func busiest(mix *Mix, replicas []int) Assignment {
+	a, open := newAssigner(mix, numbers(replicas))
+	if a.out.Busy == 0 {
+		if len(open) > 0 {
+			a.level(open, true)
+		}
+		a.out.Busy = a.busiest()
+	}
+	return a.out
+}
+
+// newAssigner returns an assigner, and the classes that have a variant to go to. Busy is set only where requests of another class arrive.
+func newAssigner(mix *Mix, replicas []float64) (a *assigner, open []int) {
+	a = &assigner{mix: mix, replicas: replicas, rates: make([]float64, len(mix.Rates)), closed: make([]bool, len(replicas))}
 	a.out = Assignment{Parts: make([][]float64, len(mix.Rates)), values: make([]float64, len(mix.Rates))}
 	highest := 0.0
 	for _, r := range mix.Rates {
@@ -46,7 +70,6 @@ func Assign(mix *Mix, replicas []float64) Assignment {
 	if highest == 0 {
 		highest = 1
 	}
-	var open []int
 	for k, r := range mix.Rates {
 		a.out.Parts[k] = make([]float64, len(replicas))
 		if a.rates[k] = max(r, leastRate*highest); a.served(k) {
@@ -55,13 +78,7 @@ func Assign(mix *Mix, replicas []float64) Assignment {
 			a.out.Busy, a.out.values[k] = math.Inf(1), 1
 		}
 	}
-	for first := a.out.Busy == 0; len(open) > 0; first = false {
-		open = a.level(open, first)
-	}
-	if a.out.Busy == 0 {
-		a.out.Busy = a.busiest()
-	}
-	return a.out
+	return a, open
 }
 
 // assigner makes one assignment. Variants that are closed have got all that they get.

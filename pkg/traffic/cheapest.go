@@ -27,14 +27,32 @@ type Choice struct {
 	Cut bool
 }
 
-// maxSteps bounds the search. Larger proves more choices to be the cheapest; four options of thousands of replicas take some hundred.
-const maxSteps = 100_000
+// budget is the steps that searches may still take together. A step looks at one option, at a few nanoseconds.
+type budget struct{ left int }
+
+// maxSteps bounds all searches of a decision together. Larger proves more choices to be the cheapest; four options of thousands of replicas take some
+// thousand. perAssignment is the steps that an assignment counts for.
+const maxSteps, perAssignment = 5_000_000, 5_000
+
+func newBudget() *budget { return &budget{maxSteps} }
+
+func (b *budget) usedUp() bool { return b.left <= 0 }
+
+// half has a search take at most half of the steps that are left, so that some are left for the next one.
+func (b *budget) half(search func(*budget) Choice) Choice {
+	mine := &budget{b.left / 2}
+	choice := search(mine)
+	b.left -= b.left/2 - mine.left
+	return choice
+}
 
 // Cheapest returns the cheapest numbers of replicas that together have a capacity; of equally cheap ones those with the fewest
 // replicas, then those with more of the first options. Where all replicas together have less, it returns them all, but of options without
 // any capacity only the least number.
-func Cheapest(options []Option, wanted float64) Choice {
-	c := &chooser{options: options, now: make([]int, len(options))}
+func Cheapest(options []Option, wanted float64) Choice { return cheapest(options, wanted, newBudget()) }
+
+func cheapest(options []Option, wanted float64, steps *budget) Choice {
+	c := &chooser{options: options, now: make([]int, len(options)), steps: steps}
 	short := wanted
 	for i, o := range options {
 		c.now[i] = o.Least
@@ -54,7 +72,7 @@ func Cheapest(options []Option, wanted float64) Choice {
 			c.best[i] = options[i].Most
 		}
 	}
-	out := Choice{Replicas: c.best, Cut: c.steps >= maxSteps}
+	out := Choice{Replicas: c.best, Cut: c.cut}
 	for i, n := range c.best {
 		out.Cost += int64(n) * options[i].Cost
 		out.Capacity += float64(n) * options[i].Capacity
@@ -68,12 +86,14 @@ type chooser struct {
 	order          []int
 	now, best      []int
 	cost, bestCost int64
-	steps          int
+	steps          *budget
+	cut            bool
 }
 
 // search chooses replicas of the options from a place in the order on, where so much capacity is still short.
 func (c *chooser) search(at int, short float64) {
-	if c.steps++; c.steps >= maxSteps && c.bestCost < math.MaxInt64 {
+	if c.steps.usedUp() && c.bestCost < math.MaxInt64 {
+		c.cut = true
 		return
 	}
 	if short <= slack {
@@ -109,8 +129,9 @@ const slack = 1e-9
 // they do not have it.
 func (c *chooser) bound(at int, short float64) float64 {
 	cost := 0.0
+	c.steps.left--
 	for _, i := range c.order[min(at, len(c.order)):] {
-		if short <= slack {
+		if c.steps.left--; short <= slack {
 			break
 		}
 		o := &c.options[i]

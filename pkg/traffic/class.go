@@ -136,7 +136,7 @@ func LoadsOf(replicas [][]Replica, p Promise) (loads [][]float64, late time.Dura
 		}
 	}
 	for i := range replicas[0] {
-		v := &sharing{promise: p}
+		v := &sharing{drains: map[[2]int]float64{}, promise: p}
 		for k := range servers {
 			if s := &servers[k][i]; s.capacity > 0 {
 				v.classes, v.servers, v.isBest = append(v.classes, k), append(v.servers, s), append(v.isBest, best[k] == i)
@@ -158,6 +158,8 @@ func LoadsOf(replicas [][]Replica, p Promise) (loads [][]float64, late time.Dura
 
 // sharing is one variant with the classes that it serves.
 type sharing struct {
+	// drains are those that server.drain has returned, by class and by the class whose part of the time it is.
+	drains  map[[2]int]float64
 	promise Promise
 	classes []int
 	servers []*server
@@ -197,7 +199,7 @@ func (v *sharing) loads() []float64 {
 // without returns the variant without one of its classes.
 func (v *sharing) without(at int) *sharing {
 	return &sharing{
-		v.promise, slices.Delete(slices.Clone(v.classes), at, at+1), slices.Delete(slices.Clone(v.servers), at, at+1),
+		v.drains, v.promise, slices.Delete(slices.Clone(v.classes), at, at+1), slices.Delete(slices.Clone(v.servers), at, at+1),
 		slices.Delete(slices.Clone(v.isBest), at, at+1),
 	}
 }
@@ -206,8 +208,8 @@ func (v *sharing) without(at int) *sharing {
 // others.
 func (v *sharing) all() (loads []float64) {
 	least := math.Inf(1)
-	for _, s := range v.servers {
-		raised, at := 0.0, v.at(s.busy)
+	for of := range v.servers {
+		raised, at := 0.0, v.at(of)
 		for k, load := range at {
 			raised = max(raised, load*v.servers[k].capacity)
 		}
@@ -218,16 +220,27 @@ func (v *sharing) all() (loads []float64) {
 	return loads
 }
 
-// at returns the loads where a replica may be busy for a part of its time.
-func (v *sharing) at(busy float64) (loads []float64) {
-	fastest := 0.0
-	for _, s := range v.servers {
-		fastest = max(fastest, s.drain(busy, v.promise))
+// at returns the loads where a replica may be busy for the part of its time for which one of the classes allows it alone.
+func (v *sharing) at(of int) (loads []float64) {
+	fastest, busy := 0.0, v.servers[of].busy
+	for k := range v.servers {
+		fastest = max(fastest, v.drain(k, of))
 	}
 	for _, s := range v.servers {
 		loads = append(loads, s.load(busy, fastest))
 	}
 	return loads
+}
+
+// drain returns server.drain for two of the classes. Each answer is computed once for all choices of classes.
+func (v *sharing) drain(k, of int) float64 {
+	pair := [2]int{v.classes[k], v.classes[of]}
+	rate, known := v.drains[pair]
+	if !known {
+		rate = v.servers[k].drain(v.servers[of].busy, v.promise)
+		v.drains[pair] = rate
+	}
+	return rate
 }
 
 // nearest gives a class to the variant that can promise the shortest time, as far as that is not overloaded, and returns this time.

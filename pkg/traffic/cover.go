@@ -15,8 +15,13 @@ import (
 // The number of replicas is enough where it covers the requests at all values of the classes (Farkas' lemma): at each, the replicas together are
 // worth at least as much as the requests. So the search covers a few values, and adds those at which its choice is not enough (Benders'
 // decomposition). With one class there is one value, and the choice is that of [Cheapest].
-func CheapestFor(options []Option, mix *Mix) Choice {
-	c := &coverer{options: options, mix: arriving(mix)}
+//
+// Where the steps of the search are used up, the choice is enough all the same: it is the one that the search began with, which gives each class
+// the options that are the cheapest for it.
+func CheapestFor(options []Option, mix *Mix) Choice { return cheapestFor(options, mix, newBudget()) }
+
+func cheapestFor(options []Option, mix *Mix, steps *budget) Choice {
+	c := &coverer{options: options, mix: arriving(mix), steps: steps}
 	c.serveWhatCanBe()
 	out := Choice{Replicas: make([]int, len(options))}
 	for i, o := range options {
@@ -26,10 +31,7 @@ func CheapestFor(options []Option, mix *Mix) Choice {
 		c.coverCosts()
 		out.Replicas = c.choose()
 	}
-	for i, n := range out.Replicas {
-		out.Cost += int64(n) * options[i].Cost
-	}
-	out.Cut = c.cut
+	out.Cost, out.Cut = c.cost(out.Replicas), c.cut
 	out.Capacity = capacityFor(mix, out.Replicas)
 	return out
 }
@@ -51,7 +53,7 @@ func capacityFor(mix *Mix, replicas []int) float64 {
 	if sum == 0 {
 		return 0
 	}
-	busy := Assign(mix, numbers(replicas)).Busy
+	busy := busiest(mix, replicas).Busy
 	if busy <= 1+slack {
 		busy = min(busy, 1) // what is enough serves all
 	}
@@ -65,18 +67,48 @@ type coverer struct {
 	mix *Mix
 	// covers say what a replica of each option is worth at some values of the classes, where the requests are worth 1.
 	covers [][]float64
+	steps  *budget
 	cut    bool
+}
+
+// busiest says how busy replicas are.
+func (c *coverer) busiest(replicas []int) Assignment {
+	c.steps.left -= perAssignment
+	return busiest(c.mix, replicas)
+}
+
+// isEnough reports whether replicas are known to be enough. Where they are not, it covers the requests at the values that show it. Without
+// steps nothing is known.
+func (c *coverer) isEnough(replicas []int) bool {
+	for _, prices := range c.covers {
+		worth := 0.0
+		for i, n := range replicas {
+			worth += float64(n) * prices[i]
+		}
+		if worth < 1-slack {
+			return false
+		}
+	}
+	if c.steps.usedUp() {
+		c.cut = true
+		return false
+	}
+	a := c.busiest(replicas)
+	if a.Busy > 1+slack {
+		c.cover(a.values)
+	}
+	return a.Busy <= 1+slack
 }
 
 // serveWhatCanBe lowers the rates of the classes for which the most replicas are not enough. Each time the classes that make the busiest variants
 // too busy are lowered; those that need no such variant keep their rates.
 func (c *coverer) serveWhatCanBe() {
-	most := make([]float64, len(c.options))
+	most := make([]int, len(c.options))
 	for i := range c.options {
-		most[i] = float64(c.options[i].Most)
+		most[i] = c.options[i].Most
 	}
 	for range 2 * len(c.mix.Rates) {
-		a := Assign(c.mix, most)
+		a := c.busiest(most)
 		if a.Busy <= 1+slack {
 			return
 		}
@@ -135,49 +167,83 @@ func pricesOf(mix *Mix, values []float64) []float64 {
 	return prices
 }
 
-// maxCovers bounds the search. Larger proves more choices to be the cheapest; eight classes on sixteen variants take some ten.
-const maxCovers = 100
-
 // choose returns the cheapest choice that is enough.
 func (c *coverer) choose() []int {
 	enough := c.reduced()
 	for {
-		s := &coverSearch{options: c.options, covers: c.covers, best: enough}
+		s := &coverSearch{options: c.options, covers: c.covers, best: enough, steps: c.steps}
 		replicas := s.run()
-		c.cut = c.cut || s.steps >= maxSteps
-		a := Assign(c.mix, numbers(replicas))
+		c.cut = c.cut || s.cut
+		a := c.busiest(replicas)
 		if a.Busy <= 1+slack {
 			return replicas
 		}
-		if len(c.covers) >= maxCovers {
+		if c.steps.usedUp() {
 			c.cut = true
 			return enough
 		}
 		c.cover(a.values)
+		enough = c.cheaper(enough, replicas)
 	}
 }
 
+// cheaper returns a choice that is enough or, where that costs less, one that is nearly another choice, which is not enough.
+func (c *coverer) cheaper(enough, other []int) []int {
+	both := make([]int, len(enough))
+	for i := range both {
+		both[i] = max(enough[i], other[i])
+	}
+	if both = c.without(both); c.cost(both) < c.cost(enough) {
+		return both
+	}
+	return enough
+}
+
+func (c *coverer) cost(replicas []int) (sum int64) {
+	for i, n := range replicas {
+		sum += int64(n) * c.options[i].Cost
+	}
+	return sum
+}
+
 // reduced returns a choice that is enough, for the search to begin with: each class on the options that are the cheapest for it, or the most
-// replicas of all where that is not enough; then without those that are not needed, option after option, from the dearest.
+// replicas of all where that is not enough; then without those that are not needed.
 func (c *coverer) reduced() []int {
-	replicas, order := c.filled(), make([]int, len(c.options))
-	if Assign(c.mix, numbers(replicas)).Busy > 1+slack {
+	replicas := c.filled()
+	if c.busiest(replicas).Busy > 1+slack {
 		for i := range replicas {
 			replicas[i] = c.options[i].Most
 		}
 	}
+	return c.without(replicas)
+}
+
+// without takes the replicas away that are not needed, option after option, from the dearest.
+func (c *coverer) without(replicas []int) []int {
+	order := make([]int, len(c.options))
 	for i := range order {
 		order[i] = i
 	}
 	slices.SortStableFunc(order, func(a, b int) int { return cmp.Compare(c.options[b].Cost, c.options[a].Cost) })
 	for _, i := range order {
-		least, most := c.options[i].Least, replicas[i]
-		replicas[i] = least + sort.Search(most-least, func(more int) bool {
-			replicas[i] = least + more
-			return Assign(c.mix, numbers(replicas)).Busy <= 1+slack
+		replicas[i] = fewest(c.options[i].Least, replicas[i], func(n int) bool {
+			replicas[i] = n
+			return c.isEnough(replicas)
 		})
 	}
 	return replicas
+}
+
+// fewest returns the least number that is enough, where the most is: it is looked for from there on, since few numbers are less.
+func fewest(least, most int, enough func(n int) bool) int {
+	for step := 1; most > least; step *= 2 {
+		next := max(least, most-step)
+		if !enough(next) {
+			return next + 1 + sort.Search(most-next-1, func(more int) bool { return enough(next + 1 + more) })
+		}
+		most = next
+	}
+	return most
 }
 
 // filled returns the replicas of each class on the options that are the cheapest for it and have room, class after class.
@@ -225,7 +291,8 @@ type coverSearch struct {
 	places         []int
 	now, best      []int
 	cost, bestCost int64
-	steps          int
+	steps          *budget
+	cut            bool
 }
 
 func (s *coverSearch) run() []int {
@@ -293,25 +360,30 @@ func (s *coverSearch) search(at int, short []float64) {
 			most = max(most, least+int(min(math.Ceil((x-slack)/worth), float64(o.Most-least))))
 		}
 	}
-	rest, last := make([]float64, len(short)), math.Inf(1)
-	for n := most; n >= least; n-- {
-		if s.steps++; s.steps >= maxSteps {
-			break
-		}
+	rest := make([]float64, len(short))
+	bound := func(n int) float64 {
 		for c := range rest {
 			rest[c] = short[c] - float64(n-least)*s.covers[c][i]
 		}
-		cost := s.cost + int64(n-least)*o.Cost
-		bound := float64(cost) + s.bound(at+1, rest)
-		if bound <= float64(s.bestCost)*(1+1e-12) {
-			before := s.cost
-			s.now[i], s.cost = n, cost
-			s.search(at+1, slices.Clone(rest))
-			s.now[i], s.cost = least, before
-		} else if bound >= last { // the bound is convex in the number: fewer replicas of this one do not lower it again
-			break
+		return float64(s.cost+int64(n-least)*o.Cost) + s.bound(at+1, rest)
+	}
+	try := func(n int) bool {
+		if s.cut = s.cut || s.steps.usedUp(); s.cut || bound(n) > float64(s.bestCost)*(1+1e-12) {
+			return false
 		}
-		last = bound
+		before := s.cost
+		s.now[i], s.cost = n, s.cost+int64(n-least)*o.Cost
+		s.search(at+1, slices.Clone(rest))
+		s.now[i], s.cost = least, before
+		return true
+	}
+	// The bound is convex in the number: those that may be part of a better choice are in a row around that with the least bound.
+	first := least + sort.Search(most-least, func(more int) bool { return bound(least+more) <= min(bound(least+more+1), math.MaxFloat64) })
+	for n := first; n <= most && try(n); {
+		n++
+	}
+	for n := first - 1; n >= least && try(n); {
+		n--
 	}
 }
 
@@ -329,10 +401,12 @@ func enough(short []float64) bool {
 func (s *coverSearch) bound(at int, short []float64) (highest float64) {
 	for c, x := range short {
 		cost := 0.0
+		s.steps.left--
 		for _, i := range s.orders[c] {
 			if x <= slack {
 				break
 			}
+			s.steps.left--
 			if o := &s.options[i]; s.places[i] >= at {
 				take := min(x, float64(o.Most-o.Least)*s.covers[c][i])
 				cost += take / s.covers[c][i] * float64(o.Cost)

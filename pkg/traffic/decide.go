@@ -47,13 +47,20 @@ const (
 // forecast expects until another replica could have loaded; it shrinks when the highest demand of the patience needs less. It
 // returns what to remember; it does not change what it is given. The error names what is wrong with the fleet.
 //
+// Its searches share a number of steps. Where these are used up, sizes are enough for the promise, and cheaper ones may exist: Plan.Cut says so.
+//
 // Where metrics are missing, or the clock went back, nothing shrinks and no part changes, but for variants without a ready replica.
 func Decide(f *Fleet, seen Seen, memory *Memory, cfg Config) (*Plan, *Memory, error) {
 	if err := f.Validate(); err != nil {
 		return nil, nil, err
 	}
-	d := &decision{fleet: f, seen: seen, cfg: cfg.withDefaults(f), memory: memory.clone(), minute: seen.At.Unix() / 60}
+	d := &decision{fleet: f, seen: seen, cfg: cfg.withDefaults(f), memory: memory.clone(), minute: seen.At.Unix() / 60, steps: newBudget()}
 	d.memory.Forecast.Misses = cfg.Misses
+	d.run()
+	return &d.plan, d.memory, nil
+}
+
+func (d *decision) run() {
 	d.blendClasses()
 	d.learn()
 	d.learnClasses()
@@ -66,7 +73,6 @@ func Decide(f *Fleet, seen Seen, memory *Memory, cfg Config) (*Plan, *Memory, er
 	} else {
 		d.split()
 	}
-	return &d.plan, d.memory, nil
 }
 
 func (m *Memory) clone() *Memory {
@@ -109,6 +115,8 @@ type decision struct {
 	divides          []float64
 	// loads are those of the classes on the variants, as Mix has them.
 	loads [][]float64
+	// steps are left for the searches.
+	steps *budget
 }
 
 // measure says what one replica of each variant serves.
@@ -237,10 +245,14 @@ func (d *decision) demand(ahead time.Duration) []float64 {
 
 // cheapest returns the cheapest replicas for a demand. With keep, no variant has fewer than now.
 func (d *decision) cheapest(keep bool, demand []float64) Choice {
-	if len(d.fleet.Classes) > 0 {
-		return CheapestFor(d.options(keep), &Mix{Rates: demand, Loads: d.loads})
-	}
-	return Cheapest(d.options(keep), demand[0])
+	choice := d.steps.half(func(steps *budget) Choice {
+		if len(d.fleet.Classes) > 0 {
+			return cheapestFor(d.options(keep), &Mix{Rates: demand, Loads: d.loads}, steps)
+		}
+		return cheapest(d.options(keep), demand[0], steps)
+	})
+	d.plan.Cut = d.plan.Cut || choice.Cut
+	return choice
 }
 
 // present returns the replicas of now, within their bounds, with the capacity that they have for a demand.

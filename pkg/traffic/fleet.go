@@ -185,6 +185,8 @@ type Plan struct {
 	Best time.Duration
 	// Later is what the fleet will need, from soon to late.
 	Later []Need
+	// Cut says that a search ended at its bound: the sizes keep the promise, and cheaper ones may exist.
+	Cut bool
 }
 
 // Sizing is what a variant should have now.

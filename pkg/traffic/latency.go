@@ -119,14 +119,21 @@ func (l *Latency) slope(x float64) (sum float64) {
 }
 
 // erlangC returns the probability that a request waits for one of c channels that are busy for a part of the time. It is computed
-// from Erlang's B by its recursion, which does not overflow.
+// from Erlang's B: 1 ÷ B is the sum of c ÷ a × (c − 1) ÷ a × … for an offered load a. The terms rise at first and then fall. The sum ends with
+// those that count no more, after some thousand of 4,096 channels: a decision on a fleet asks many thousand times.
 func erlangC(c int, busy float64) float64 {
-	a, b := busy*float64(c), 1.0
-	for i := 1; i <= c; i++ {
-		b = a * b / (float64(i) + a*b)
+	a := busy * float64(c)
+	sum, term, per := 1.0, 1.0, 1/a
+	for left := float64(c); left > 0 && sum < noWaits && term > sum*1e-18; left-- {
+		term *= left * per
+		sum += term
 	}
+	b := 1 / sum
 	return b / (1 - busy*(1-b))
 }
+
+// noWaits is one over a probability to wait that is none.
+const noWaits = 1e60
 
 // Mean returns the mean. A request that finds a batch under way waits for half of it on average.
 func (l *Latency) Mean() time.Duration { return seconds(l.mean()) }

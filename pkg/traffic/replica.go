@@ -107,14 +107,25 @@ func InFlight(most int, stay time.Duration, q float64) float64 {
 	return low / stay.Seconds()
 }
 
-// poisson returns the probability of at most k events where mean are expected.
+// poisson returns the probability of at most k events where mean are expected. It adds up the terms on the side of k that has fewer, from k on,
+// each from the last one, until they count no more.
 func poisson(mean float64, k int) float64 {
-	sum, logTerm := 0.0, -mean
-	for i := range k + 1 {
-		if i > 0 {
-			logTerm += math.Log(mean) - math.Log(float64(i))
+	if mean == 0 {
+		return 1
+	}
+	gamma, _ := math.Lgamma(float64(k) + 1)
+	term, sum := math.Exp(float64(k)*math.Log(mean)-mean-gamma), 0.0
+	if mean <= float64(k) {
+		for n := float64(k) + 1; ; n++ {
+			if term *= mean / n; term <= sum*1e-18 {
+				return 1 - sum
+			}
+			sum += term
 		}
-		sum += math.Exp(logTerm)
+	}
+	for n := float64(k); n >= 0 && term > sum*1e-18; n-- {
+		sum += term
+		term *= n / mean
 	}
 	return min(sum, 1)
 }

@@ -137,13 +137,13 @@ func marginal(r *Replica, arrivals float64) float64 {
 // equalised returns the division at which a measure, which grows with the rate of arrivals at a replica, is the same in all pools
 // that get requests. The others have a higher one without any. The function below reports whether the measure is below a level.
 func equalised(pools []Pool, demand float64, below func(r *Replica, arrivals, level float64) bool) []float64 {
-	arrivals := func(i int, level float64) float64 {
+	// arrivals at a replica are between those at a lower and at a higher level.
+	arrivals := func(i int, level, low, high float64) float64 {
 		r := &pools[i].Replica
-		low, high := 0.0, r.Rate*(1-1e-9)
-		if !below(r, 0, level) {
+		if low == 0 && !below(r, 0, level) {
 			return 0
 		}
-		for range 45 {
+		for high-low > sameArrivals*r.Rate {
 			if mid := (low + high) / 2; below(r, mid, level) {
 				low = mid
 			} else {
@@ -152,25 +152,32 @@ func equalised(pools []Pool, demand float64, below func(r *Replica, arrivals, le
 		}
 		return low
 	}
-	fill := func(level float64) (parts []float64, sum float64) {
+	fill := func(level float64, less, more []float64) (parts []float64, sum float64) {
 		parts = make([]float64, len(pools))
 		for i := range pools {
-			if pools[i].Replicas > 0 {
-				parts[i] = pools[i].Replicas * arrivals(i, level)
+			if n := pools[i].Replicas; n > 0 {
+				parts[i] = n * arrivals(i, level, less[i]/n, more[i]/n+sameArrivals*pools[i].Replica.Rate)
 			}
 			sum += parts[i]
 		}
 		return parts, sum
 	}
-	less, reached := fill(0)
+	none, all := make([]float64, len(pools)), make([]float64, len(pools))
+	for i := range pools {
+		all[i] = pools[i].Replicas * pools[i].Replica.Rate * (1 - 1e-9)
+	}
+	less, reached := fill(0, none, all)
 	low, high := 0.0, 1e-6
-	more, reaches := fill(high)
-	for ; reaches < demand && high < math.MaxFloat64/4; more, reaches = fill(high) {
+	more, reaches := fill(high, less, all)
+	for ; reaches < demand && high < math.MaxFloat64/4; more, reaches = fill(high, less, all) {
 		less, reached, low, high = more, reaches, high, 2*high
 	}
 	for range 45 {
+		if reaches-reached <= sameArrivals*demand {
+			break
+		}
 		mid := (low + high) / 2
-		if parts, sum := fill(mid); sum < demand {
+		if parts, sum := fill(mid, less, more); sum < demand {
 			less, reached, low = parts, sum, mid
 		} else {
 			more, reaches, high = parts, sum, mid
@@ -184,6 +191,9 @@ func equalised(pools []Pool, demand float64, below func(r *Replica, arrivals, le
 	}
 	return less
 }
+
+// sameArrivals is the part of a rate by which two rates of arrivals are one: less than any weight tells apart. Less costs more steps.
+const sameArrivals = 1e-11
 
 // Integers returns whole weights in proportion to parts, with the sum total: the largest remainders are rounded up, the first of
 // equal ones. A part reaches 0 has a weight of at least 1 where total allows that. The result is nil where all parts are 0.

@@ -1,10 +1,12 @@
 package fleets
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"maps"
+	"slices"
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
@@ -38,6 +40,7 @@ func (c *Controller) Pass(ctx context.Context) error {
 		}
 	}
 	p := &pass{Controller: c, now: c.now(), claims: claimsOf(fleets)}
+	fleets = inTurn(fleets)
 	p.forget(fleets)
 	var nodes v1alpha1.GPUNodeList
 	if err := c.options.Client.List(ctx, &nodes); err != nil {
@@ -58,6 +61,17 @@ func (c *Controller) Pass(ctx context.Context) error {
 		}
 	}
 	return errors.Join(errs...)
+}
+
+// inTurn has the first fleet of each namespace before the second one of any: a namespace with many fleets delays its own.
+func inTurn(fleets []*v1alpha1.InferenceFleet) []*v1alpha1.InferenceFleet {
+	turns, before := make(map[*v1alpha1.InferenceFleet]int, len(fleets)), map[string]int{}
+	for _, f := range fleets {
+		turns[f] = before[f.Namespace]
+		before[f.Namespace]++
+	}
+	slices.SortStableFunc(fleets, func(a, b *v1alpha1.InferenceFleet) int { return cmp.Compare(turns[a], turns[b]) })
+	return fleets
 }
 
 // forget drops what is known of fleets that are gone, and begins the memory of new ones.

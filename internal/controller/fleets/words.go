@@ -21,6 +21,13 @@ func (v *visit) changed(i, from, to int) string {
 
 // because says why a fleet gets its sizes, as the second half of a sentence.
 func (v *visit) because() string {
+	if v.plan.Cut {
+		return v.reason() + "; the search for cheaper sizes ended at its bound: with fewer variants, classes or maxReplicas it goes further"
+	}
+	return v.reason()
+}
+
+func (v *visit) reason() string {
 	within := v.within()
 	switch v.plan.Reason {
 	case traffic.Grows:
