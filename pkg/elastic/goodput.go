@@ -54,7 +54,7 @@ func goodput(s *search, p *pool) []int {
 		}
 		lists[i] = s.options(e)
 	}
-	for i, at := range bestOptions(lists, p.capacity) {
+	for i, at := range bestOptions(lists, p.capacity, &s.steps) {
 		z.want[i] = lists[i][at].size
 	}
 	capacity := p.capacity
@@ -87,7 +87,7 @@ func (s *search) divideLent(p *pool, want []int, lasts float64, capacity vgpu.Mi
 		}
 		e.lentFor = before
 	}
-	for i, at := range bestOptions(lists, capacity) {
+	for i, at := range bestOptions(lists, capacity, &s.steps) {
 		if size := lists[i][at].size; size > want[i] {
 			want[i], p.entries[i].lentFor = size, lasts
 		}

@@ -16,20 +16,26 @@ type option struct {
 }
 
 // maxCells bounds the table of the exact search. 160 jobs on 64 GPUs need ten thousand cells, 1,000 jobs on 8,000 GPUs
-// eight million, at some nanoseconds for each legal size. Above the bound the search is greedy.
+// eight million. Above the bound the search is greedy.
 const maxCells = 8 << 20
+
+// maxSteps bounds all exact searches of a call of Workers together: a step looks at one legal size for one cell, at a nanosecond or two. 160 jobs with
+// eight sizes on 64 GPUs take a hundred thousand. Each search may take half of the steps that are left, and is greedy where it would need more: the first
+// decision of a call, which has the most to choose from, is the most exact one.
+const maxSteps = 32 << 20
 
 // bestOptions chooses one option of each job so that all together take at most the capacity and the sum of their values
 // is the greatest. The first option of a job is the one that it gets where the capacity is too small for anything; of
 // equal sums it takes the one in which the first jobs have the earlier options. It returns the indices of the options.
 //
-// The search is exact up to maxCells. Above that it is greedy: it takes the steps along the concave hull of each job's
+// The search is exact up to maxCells and up to half of the steps that are left. Above that it is greedy: it takes the steps along the concave hull of each job's
 // options by their value for each GPU, and leaves out those that do not fit. The sum is then less than the best one by at
 // most the value of the first step that did not fit (Dantzig 1957).
-func bestOptions(jobs [][]option, capacity vgpu.MilliGPU) []int {
+func bestOptions(jobs [][]option, capacity vgpu.MilliGPU, steps *int) []int {
 	base := make([]int, len(jobs))
-	unit, most := vgpu.MilliGPU(0), vgpu.MilliGPU(0)
+	unit, most, options := vgpu.MilliGPU(0), vgpu.MilliGPU(0), 0
 	for j, list := range jobs {
+		options += len(list)
 		for i := range list {
 			if list[i].takes < list[base[j]].takes {
 				base[j] = i
@@ -47,9 +53,11 @@ func bestOptions(jobs [][]option, capacity vgpu.MilliGPU) []int {
 		return base
 	}
 	cells := int64(min(capacity, most) / unit)
-	if cells*int64(len(jobs)) > maxCells {
+	needs := cells * int64(options)
+	if cells*int64(len(jobs)) > maxCells || needs > int64(*steps/2) {
 		return greedyOptions(jobs, base, capacity)
 	}
+	*steps -= int(needs)
 	return exactOptions(jobs, base, unit, int(cells))
 }
 

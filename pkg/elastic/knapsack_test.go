@@ -67,7 +67,7 @@ func TestOptionsProperty(t *testing.T) {
 		lists := randomOptions(t, 4)
 		capacity := vgpu.MilliGPU(rapid.IntRange(0, 200).Draw(t, "capacity")) * 100
 		best, fits := bruteForce(lists, capacity)
-		chosen := bestOptions(lists, capacity)
+		chosen := bestOptions(lists, capacity, enoughSteps())
 		takes, value := sum(lists, chosen)
 		if !fits {
 			if takes != leastOf(lists) {
@@ -96,14 +96,16 @@ func TestOptionsProperty(t *testing.T) {
 	})
 }
 
+func enoughSteps() *int { return new(maxSteps) }
+
 // TestMoreCapacityLaw: more capacity never lowers the value of the exact search.
 func TestMoreCapacityLaw(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		lists := randomOptions(t, 8)
 		capacity := leastOf(lists) + vgpu.MilliGPU(rapid.IntRange(0, 100).Draw(t, "capacity"))*100
 		more := capacity + vgpu.MilliGPU(rapid.IntRange(0, 100).Draw(t, "more"))*100
-		_, before := sum(lists, bestOptions(lists, capacity))
-		if _, after := sum(lists, bestOptions(lists, more)); after < before {
+		_, before := sum(lists, bestOptions(lists, capacity, enoughSteps()))
+		if _, after := sum(lists, bestOptions(lists, more, enoughSteps())); after < before {
 			t.Fatalf("worth %v with %d, %v with %d", before, capacity, after, more)
 		}
 	})

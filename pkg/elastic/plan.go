@@ -176,6 +176,8 @@ type search struct {
 	// invalid are the errors of jobs, by index.
 	invalid map[int]error
 	stats   Stats
+	// steps are left for the exact searches of the knapsack.
+	steps int
 }
 
 func newSearch(c *gang.Cluster, jobs []Job, reserved []Reserved, now int64, cfg Config) (*search, error) {
@@ -187,7 +189,7 @@ func newSearch(c *gang.Cluster, jobs []Job, reserved []Reserved, now int64, cfg 
 	cfg.GiveBack = cmp.Or(cfg.GiveBack, DefaultGiveBack)
 	cfg.MaxMoves = cmp.Or(cfg.MaxMoves, DefaultMaxMoves)
 	cfg.MaxPlacements = cmp.Or(cfg.MaxPlacements, DefaultMaxPlacements)
-	s := &search{cluster: c, jobs: jobs, now: now, cfg: cfg, invalid: map[int]error{}, byName: map[string]int{}, copies: map[int]*vgpu.Node{}}
+	s := &search{cluster: c, jobs: jobs, now: now, cfg: cfg, invalid: map[int]error{}, byName: map[string]int{}, copies: map[int]*vgpu.Node{}, steps: maxSteps}
 	s.policy, _ = policyOf(cfg.Policy)
 	names := map[string]bool{}
 	for i := range jobs {

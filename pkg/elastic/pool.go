@@ -18,8 +18,9 @@ type pool struct {
 	free, capacity vgpu.MilliGPU
 	// lent is reserved capacity that is not needed yet, the soonest first. Neither free nor capacity counts it.
 	lent []loan
-	// perHost is the compute of the node that has the most, devices counts the healthy devices.
+	// perHost is the compute of the node that has the most, devices counts the healthy devices. The entries have least as their least sizes together.
 	perHost vgpu.MilliGPU
+	least   vgpu.MilliGPU
 	devices int
 	// entries are the jobs, by priority, arrival and name.
 	entries []*entry
@@ -120,7 +121,7 @@ func (s *search) makePools(reserved []Reserved) {
 	}
 	for _, p := range s.pools {
 		p.capacity = p.free
-		slices.SortFunc(p.lent, func(a, b loan) int { return cmp.Compare(a.lasts, b.lasts) })
+		p.lent = fewLoans(p.lent)
 	}
 	s.makeEntries()
 	for _, e := range s.entries {
@@ -178,6 +179,23 @@ func (s *search) take(p *pool, amount vgpu.MilliGPU, from int64) {
 	}
 }
 
+// maxLoans bounds the times for which capacity is lent: each is divided apart, and each fleet has some of its own.
+const maxLoans = 8
+
+// fewLoans returns loans from the soonest to the latest. Of many, some that follow each other last as long as the first of them: capacity is given back
+// rather too early.
+func fewLoans(loans []loan) (few []loan) {
+	slices.SortFunc(loans, func(a, b loan) int { return cmp.Compare(a.lasts, b.lasts) })
+	for i, l := range loans {
+		if at := i * maxLoans / len(loans); len(loans) > maxLoans && i > 0 && at == (i-1)*maxLoans/len(loans) {
+			few[len(few)-1].amount += l.amount
+		} else {
+			few = append(few, l)
+		}
+	}
+	return few
+}
+
 // loans returns the capacity that is lent.
 func (p *pool) loans() (sum vgpu.MilliGPU) {
 	for _, l := range p.lent {
@@ -222,10 +240,7 @@ func (s *search) roomiest(e *entry) *pool {
 		if _, legal := e.Worker.Request.ShareOn(0, p.device); !legal {
 			continue
 		}
-		room := p.capacity
-		for _, o := range p.entries {
-			room -= o.takes(o.least())
-		}
+		room := p.capacity - p.least
 		if best == nil || room > most {
 			best, most = p, room
 		}
@@ -243,6 +258,10 @@ func (s *search) join(e *entry, p *pool) {
 	e.pool = p
 	p.entries = append(p.entries, e)
 	e.unit = unitOf(&e.Worker.Request, p.device)
+	j := *e.Job
+	j.Sizes = looked(j.Sizes, e.size, int(vgpu.MilliGPU(p.devices)*vgpu.WholeGPU/e.unit))
+	e.Job = &j
+	p.least += e.takes(e.least())
 	perHost := max(1, int(p.perHost/e.unit))
 	e.base = e.Curve.Rate(e.least(), (e.least()+perHost-1)/perHost)
 	for _, n := range e.Sizes {

@@ -24,3 +24,12 @@ func TestParseSizes(t *testing.T) {
 		}
 	}
 }
+
+// A list of sizes is bounded, and says nothing of how large they are.
+func TestManySizes(t *testing.T) {
+	for text, want := range map[string]bool{"1-256": true, "1-257": false, "1-10000": false, "1-10000/40": true, "1-10000/39": false} {
+		if sizes, legal := elastic.ParseSizes(text, 10_000); legal != want || len(sizes) > elastic.MaxSizes {
+			t.Errorf("ParseSizes(%q) is %v with %d sizes", text, legal, len(sizes))
+		}
+	}
+}

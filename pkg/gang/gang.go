@@ -14,7 +14,7 @@ type Cluster struct {
 	// Nodes with their ledgers and the free CPU and memory of their hosts, in the order of their names. Holds count as
 	// they do for the members' priority. The holds of Group.Members do not count, those of Group.Placed do.
 	Nodes []*vgpu.Node
-	// Levels says which nodes are close together. The list has one entry for each label key that the wishes name.
+	// Levels says which nodes are close together, by label. Where wishes name a key that is not in the list, no node has the label.
 	Levels []Level
 	// Admits returns how many members of a kind a node may take by everything except devices and the host's CPU and
 	// memory. Examples are selectors, taints, the number of pods on the node. A nil function allows any number. The

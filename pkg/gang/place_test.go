@@ -53,7 +53,7 @@ func TestBrokenInput(t *testing.T) {
 		{"no UID", func(_ *gang.Cluster, g *gang.Group, _ *gang.Config) { g.Members[0].Request.UID = "" }, "has no UID"},
 		{"a broken request", func(_ *gang.Cluster, g *gang.Group, _ *gang.Config) { g.Members[0].Request.Containers[0].Slots = 0 }, "asks for 0 slots"},
 		{"a negative host", func(_ *gang.Cluster, g *gang.Group, _ *gang.Config) { g.Members[0].Request.Host.MilliCPU = -1 }, "of its host"},
-		{"an unknown level", func(_ *gang.Cluster, g *gang.Group, _ *gang.Config) { g.Wishes.Required = []string{"row"} }, `level "row" is not known`},
+		{"a wish without a key", func(_ *gang.Cluster, g *gang.Group, _ *gang.Config) { g.Wishes.Required = []string{""} }, "a wish names no level"},
 		{"a level twice", func(_ *gang.Cluster, g *gang.Group, _ *gang.Config) { g.Wishes.Preferred = []string{"rack", "rack"} }, "level rack is listed twice"},
 		{"NVLink twice", func(_ *gang.Cluster, g *gang.Group, _ *gang.Config) {
 			g.Wishes.Required = []string{gang.NVLink, gang.NVLink}
@@ -72,13 +72,15 @@ func TestBrokenInput(t *testing.T) {
 		{"nodes out of order", func(c *gang.Cluster, _ *gang.Group, _ *gang.Config) { c.Nodes[0], c.Nodes[1] = c.Nodes[1], c.Nodes[0] }, "comes after"},
 		{"a level of fewer nodes", func(c *gang.Cluster, _ *gang.Group, _ *gang.Config) { c.Levels[0].Domain = c.Levels[0].Domain[:1] }, "knows 1 nodes of 2"},
 		{"an unknown domain", func(c *gang.Cluster, _ *gang.Group, _ *gang.Config) { c.Levels[0].Domain[1] = 1 }, "is in domain 1 of 1"},
-		{"a level without a key", func(c *gang.Cluster, _ *gang.Group, _ *gang.Config) { c.Levels[0].Key = "" }, `has the key ""`},
+		{"NVLink as a label", func(c *gang.Cluster, g *gang.Group, _ *gang.Config) {
+			c.Levels[0].Key, g.Wishes.Preferred = gang.NVLink, []string{gang.NVLink}
+		}, "level nvlink is no label of nodes"},
 		{"two levels with one key", func(c *gang.Cluster, _ *gang.Group, _ *gang.Config) { c.Levels = append(c.Levels, c.Levels[0]) }, "appears twice"},
 	}
 	for _, tc := range tests {
 		t.Run(tc.name, func(t *testing.T) {
 			c := drawing(t, "n1: g0 A100 | g1 A100\nn2: g0 A100", map[string]string{"n1": "r1", "n2": "r1"})
-			g, cfg := withoutHostRequests(benchGang(2, 10, nil, nil)), gang.Config{}
+			g, cfg := withoutHostRequests(benchGang(2, 10, nil, []string{"rack"})), gang.Config{}
 			tc.change(c, g, &cfg)
 			for _, decide := range []func(*gang.Cluster, *gang.Group, gang.Config) (gang.Plan, error){gang.Place, gang.Drain} {
 				if _, err := decide(c, g, cfg); err == nil || !strings.Contains(err.Error(), tc.want) {
@@ -86,6 +88,29 @@ func TestBrokenInput(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// A wish for a key that no node has is one for a level of no node, and costs no entry in the list.
+func TestLevelOfNoNode(t *testing.T) {
+	for _, required := range []bool{false, true} {
+		c := drawing(t, "n1: g0 A100 | g1 A100\nn2: g0 A100", map[string]string{"n1": "r1", "n2": "r1"})
+		wishes, keys := gang.Wishes{}, []string{"row"}
+		if wishes.Preferred = keys; required {
+			wishes.Required, wishes.Preferred = keys, nil
+		}
+		g := withoutHostRequests(benchGang(2, 10, wishes.Required, wishes.Preferred))
+		got, err := gang.Place(c, g, gang.Config{})
+		must.OK(t, err)
+		c.Levels = append(c.Levels, gang.Level{Key: "row", Domain: []int32{-1, -1}})
+		want, err := gang.Place(c, g, gang.Config{})
+		must.OK(t, err)
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("required %v (-with an entry +without):\n%s", required, diff)
+		}
+		if required != (got.Refused != nil && got.Refused.Reason == gang.NoLevel) {
+			t.Errorf("required %v: %+v", required, got.Refused)
+		}
 	}
 }
 

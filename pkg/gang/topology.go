@@ -114,8 +114,8 @@ func (t *topology) label(l *Level) *division {
 	named := int32(len(order))
 	v := t.divide(func(i int) int32 {
 		node := t.cells[i].node
-		if d := l.Domain[node]; d >= 0 {
-			return rank[d]
+		if len(l.Domain) > 0 && l.Domain[node] >= 0 {
+			return rank[l.Domain[node]]
 		}
 		return named + node
 	})

@@ -25,28 +25,29 @@ func validate(c *Cluster, g *Group, cfg Config) error {
 	return nil
 }
 
-// validate checks that the nodes are in order and that each level says something about each node.
+// validate checks that the nodes are in order.
 func (c *Cluster) validate() error {
 	for i := 1; i < len(c.Nodes); i++ {
 		if c.Nodes[i-1].Name() >= c.Nodes[i].Name() {
 			return fmt.Errorf("node %s comes after node %s", c.Nodes[i].Name(), c.Nodes[i-1].Name())
 		}
 	}
-	for l := range c.Levels {
-		level := &c.Levels[l]
-		if level.Key == "" || level.Key == NVLink {
-			return fmt.Errorf("level %d has the key %q", l, level.Key)
+	return nil
+}
+
+// validate checks that a level says something about each node, and that its key is that of no other one.
+func (l *Level) validate(c *Cluster) error {
+	if len(l.Domain) != len(c.Nodes) {
+		return fmt.Errorf("level %s knows %d nodes of %d", l.Key, len(l.Domain), len(c.Nodes))
+	}
+	for i, d := range l.Domain {
+		if d < -1 || int(d) >= len(l.Names) {
+			return fmt.Errorf("level %s: node %s is in domain %d of %d", l.Key, c.Nodes[i].Name(), d, len(l.Names))
 		}
-		if slices.ContainsFunc(c.Levels[:l], func(o Level) bool { return o.Key == level.Key }) {
-			return fmt.Errorf("level %s appears twice", level.Key)
-		}
-		if len(level.Domain) != len(c.Nodes) {
-			return fmt.Errorf("level %s knows %d nodes of %d", level.Key, len(level.Domain), len(c.Nodes))
-		}
-		for i, d := range level.Domain {
-			if d < -1 || int(d) >= len(level.Names) {
-				return fmt.Errorf("level %s: node %s is in domain %d of %d", level.Key, c.Nodes[i].Name(), d, len(level.Names))
-			}
+	}
+	for i := range c.Levels {
+		if o := &c.Levels[i]; o != l && o.Key == l.Key {
+			return fmt.Errorf("level %s appears twice", l.Key)
 		}
 	}
 	return nil
@@ -94,15 +95,21 @@ func (m *Member) validate() error {
 	return m.Request.Validate()
 }
 
-// validate checks that each wish is a level of the cluster, or NVLink, and appears once.
+// validate checks that each wish appears once, and the levels of the cluster that they name: it may have many others.
 func (w *Wishes) validate(c *Cluster) error {
 	for _, list := range [][]string{w.Required, w.Preferred} {
 		for i, key := range list {
-			if slices.Contains(list[:i], key) {
+			switch l, there := c.find(key); {
+			case key == "":
+				return errors.New("a wish names no level")
+			case slices.Contains(list[:i], key):
 				return fmt.Errorf("level %s is listed twice", key)
-			}
-			if key != NVLink && c.level(key) == nil {
-				return fmt.Errorf("level %q is not known for the nodes", key)
+			case there && key == NVLink:
+				return fmt.Errorf("level %s is no label of nodes", key)
+			case there:
+				if err := l.validate(c); err != nil {
+					return err
+				}
 			}
 		}
 	}
@@ -123,12 +130,19 @@ func (g *Group) validateLosses() error {
 	return nil
 }
 
-// level returns a level by its key, nil where there is none.
+// level returns a level by its key: one without domains where no node has the label.
 func (c *Cluster) level(key string) *Level {
+	if l, there := c.find(key); there {
+		return l
+	}
+	return &Level{Key: key}
+}
+
+func (c *Cluster) find(key string) (l *Level, there bool) {
 	for i := range c.Levels {
 		if c.Levels[i].Key == key {
-			return &c.Levels[i]
+			return &c.Levels[i], true
 		}
 	}
-	return nil
+	return nil, false
 }

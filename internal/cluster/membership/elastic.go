@@ -10,7 +10,7 @@ import (
 )
 
 const legalSizes = "it must be a range such as 2-8, a range in steps such as 2-8/2, or an ascending list such as 1,2,4,8: " +
-	"numbers of members from 1 to 10000, the first one the least number of members of the gang"
+	"numbers of members from 1 to 10000, at most 256 of them (1-1000/4 has 250), the first one the least number of members of the gang"
 
 // ElasticSizes returns the numbers of members with which a gang may run, ascending, by its annotations; nil for a gang
 // that is not elastic. The first one is minCount. The error is a *FieldError.

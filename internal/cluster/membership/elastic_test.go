@@ -16,7 +16,7 @@ func TestElasticSizes(t *testing.T) {
 	const (
 		again = "; correct the annotation and the pod is tried again"
 		legal = "it must be a range such as 2-8, a range in steps such as 2-8/2, or an ascending list such as 1,2,4,8: " +
-			"numbers of members from 1 to 10000, the first one the least number of members of the gang" + again
+			"numbers of members from 1 to 10000, at most 256 of them (1-1000/4 has 250), the first one the least number of members of the gang" + again
 		other = "its least number is 3, and the least number of members of the gang is 2: they must be the same" + again
 	)
 	for raw, test := range map[string]struct {

@@ -42,6 +42,7 @@ type Cluster struct {
 	hosts  map[types.UID]vgpu.Room // what the placed pods request of their hosts
 	pods   []int                   // the number of pods on each node
 	kinds  []kind
+	labels map[string]bool // the keys of the labels of nodes
 }
 
 // kind is pods that the same nodes take.
@@ -282,10 +283,19 @@ func (c *Cluster) admits(number, node int) int {
 // bars returns why a node takes no pod of a kind, also once all its pods have ended.
 func (c *Cluster) bars(number, node int) string { return c.kinds[number].demand.Bar(c.Infos[node]) }
 
-// Divide adds the levels of wishes to the cluster, by the labels of the nodes.
+// Divide adds the levels of wishes to the cluster, by the labels of the nodes. A key that no node has is no level: users may name any number of
+// them.
 func (c *Cluster) Divide(w gang.Wishes) {
+	if c.labels == nil {
+		c.labels = map[string]bool{}
+		for _, n := range c.Infos {
+			for key := range n.Labels {
+				c.labels[key] = true
+			}
+		}
+	}
 	for _, key := range slices.Concat(w.Required, w.Preferred) {
-		if key == gang.NVLink || slices.ContainsFunc(c.Levels, func(l gang.Level) bool { return l.Key == key }) {
+		if key == gang.NVLink || !c.labels[key] || slices.ContainsFunc(c.Levels, func(l gang.Level) bool { return l.Key == key }) {
 			continue
 		}
 		level := gang.Level{Key: key, Domain: make([]int32, len(c.Infos))}

@@ -62,7 +62,7 @@ func (a *asker) resizes(path string, f *gangFile, w *work) *sim.Elastic {
 	sizes, legal := elastic.ParseSizes(string(e.Workers), maxMembers)
 	switch {
 	case !legal:
-		a.wrong(path+".workers", quote(e.Workers), fmt.Sprintf("a range such as 2-8, a range in steps such as 2-8/2, or an ascending list such as 1,2,4,8: numbers from 1 to %d", maxMembers))
+		a.wrong(path+".workers", quote(e.Workers), fmt.Sprintf("a range such as 2-8, a range in steps such as 2-8/2, or an ascending list such as 1,2,4,8: numbers from 1 to %d, at most %d of them", maxMembers, elastic.MaxSizes))
 		return nil
 	case sizes[len(sizes)-1] != len(w.requests):
 		a.wrong(path+".workers", quote(e.Workers), fmt.Sprintf("numbers up to the number of members, %d", len(w.requests)))
