@@ -36,7 +36,7 @@ func looked(sizes []int, present, room int) []int {
 		at, _ := slices.BinarySearch(sizes[:last], int(n+.5))
 		keep[min(at, last-1)] = true
 	}
-	var some []int
+	some := make([]int, 0, len(keep))
 	for _, i := range slices.Sorted(maps.Keys(keep)) {
 		some = append(some, sizes[i])
 	}

@@ -69,7 +69,7 @@ type least struct {
 // leastAt returns how many members must run at an instant: the lowest of its numbers, since nobody may have heard of the last.
 func (t *team) leastAt(now time.Time) int {
 	count := t.min
-	if t.before.at == now {
+	if t.before.at.Equal(now) {
 		count = min(t.min, t.before.count)
 	}
 	if len(t.done) > 0 {

@@ -139,11 +139,11 @@ func (l *List) row(pod *v1.Pod, o Options) (row, notes []string, why string) {
 	if why := unreadable(row); why != "" {
 		return nil, nil, why
 	}
-	if path := kube.PathOf(pod); l.seen[path] {
+	path := kube.PathOf(pod)
+	if l.seen[path] {
 		return nil, nil, "a pod of the same name is in the file already"
-	} else {
-		l.seen[path] = true
 	}
+	l.seen[path] = true
 	l.Models = append(l.Models, gpus.models...)
 	return row, append(gpus.notes, otherwise(pod, &gpus)...), ""
 }
