@@ -14,7 +14,7 @@ import (
 )
 
 // heartbeat is the time between two "still building" lines. Shorter is noise, longer looks like a hang.
-const heartbeat = 20 * time.Second
+const heartbeat = 10 * time.Second
 
 // builder builds programs of one module into its cache directory.
 type builder struct {

@@ -55,10 +55,14 @@ func build(ctx context.Context, out *terminal, kubernetes string) (built, error)
 	} {
 		cmd := exec.CommandContext(ctx, "go", append([]string{"build"}, args...)...)
 		cmd.Dir = root
-		if output, err := cmd.CombinedOutput(); err != nil {
+		done := out.still("building: the first time takes minutes")
+		output, err := cmd.CombinedOutput()
+		done()
+		if err != nil {
 			return built{}, fmt.Errorf("build scheduler, agent, controller and activator: %w\n%s", errors.Join(err, ctx.Err()), output)
 		}
 	}
+	defer out.still("building the fake NVIDIA driver")()
 	if err := fakegpu.Build(ctx, b.fakes); err != nil {
 		return built{}, errors.Join(err, ctx.Err())
 	}
@@ -297,10 +301,16 @@ func (c *cluster) instructions() string {
   kubectl -n lab get events --field-selector type=Warning
 `)
 	seen := fmt.Sprintf("--scheduler-address %s --scheduler-insecure", c.snapshots) // no kubelet is there that would forward a port
-	fmt.Fprintf(&b, "  go run ./cmd/kubectl-tandem map %s   # who has which part of which GPU\n", seen)
-	fmt.Fprintf(&b, "  go run ./cmd/kubectl-tandem ui %s    # the same in a browser\n", seen)
+	for _, command := range [][2]string{
+		{"map", "who has which part of which GPU"}, {"ui", "the same in a browser"}, {"top", "what the pods use of their shares, until q"},
+		{"why POD -n lab", "why a pod waits, and what would help"}, {"gang", "gangs, and what they wait for"}, {"simulate --for 8h", "what comes"},
+	} {
+		fmt.Fprintf(&b, "  go run ./cmd/kubectl-tandem %s %s   # %s\n", command[0], seen, command[1])
+	}
+	fmt.Fprintf(&b, "  go run ./cmd/kubectl-tandem events -n lab   # what Tandem decided\n")
 	fmt.Fprintf(&b, "\nTandem's controller has a clock that runs fast here, so kubectl prints <invalid> for times that it wrote. Jobs,\n"+
-		"Deployments and StatefulSets get pods in the namespace lab only.\n")
+		"Deployments and StatefulSets get pods in the namespace lab only, and no garbage collector runs: kubectl delete of a Job leaves its\n"+
+		"pods. Nodes lack the label by which the DaemonSets run, so kubectl tandem doctor names faults of the demo itself.\n")
 	fmt.Fprintf(&b, "\nLogs, CDI specs, checkpoints: %s\n\n", c.dir)
 	return b.String()
 }

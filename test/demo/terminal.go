@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"fmt"
 	"io"
 	"os"
@@ -40,6 +41,29 @@ func (t *terminal) say(format string, args ...any) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	fmt.Fprintf(t.out, "%s %s\n", paint(t.colours, grey, fmt.Sprintf("%5.1fs", time.Since(t.start).Seconds())), fmt.Sprintf(format, args...))
+}
+
+// heartbeat is how often a long wait says that it goes on.
+const heartbeat = 10 * time.Second
+
+// still says what goes on, now and then until the caller ends it.
+func (t *terminal) still(what string) (end func()) {
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		tick := time.NewTicker(heartbeat)
+		defer tick.Stop()
+		for {
+			select {
+			case <-ctx.Done():
+				return
+			case <-tick.C:
+				t.say("still %s", what)
+			}
+		}
+	}()
+	return func() { cancel(); <-ended }
 }
 
 func (t *terminal) print(text string) {

@@ -202,15 +202,19 @@ func noLeader(f *Facts) []hit {
 	}
 	object := fmt.Sprintf("Lease/%s/%s", f.Namespace, f.Scheduler)
 	fix := fmt.Sprintf("kubectl -n %s logs deployment/%s says why no replica gets it; where that is \"forbidden\", %s", f.Namespace, d.Name, apply)
+	all := ""
+	if n := d.Status.AvailableReplicas; n > 1 {
+		all = fmt.Sprintf("; where leaderElect is false, all %d replicas schedule and give the same devices away", n)
+	}
 	switch l := f.Lease; {
 	case l == nil && replicas(d) < 2: // a single scheduler may do without
 		return nil
 	case l == nil:
-		return []hit{{object, "the scheduler's lease does not exist", fix}}
+		return []hit{{object, "the scheduler's lease does not exist" + all, fix}}
 	case l.Spec.HolderIdentity == nil || *l.Spec.HolderIdentity == "":
-		return []hit{{object, "no replica holds the scheduler's lease", fix}}
+		return []hit{{object, "no replica holds the scheduler's lease" + all, fix}}
 	case l.Spec.RenewTime == nil || f.Now.Sub(l.Spec.RenewTime.Time) > staleLease:
-		return []hit{{object, fmt.Sprintf("%s holds the scheduler's lease and has not renewed it for more than %v", *l.Spec.HolderIdentity, staleLease), fix}}
+		return []hit{{object, fmt.Sprintf("%s holds the scheduler's lease and has not renewed it for more than %v", *l.Spec.HolderIdentity, staleLease) + all, fix}}
 	}
 	return nil
 }

@@ -131,7 +131,7 @@ func devicesGone(f *Facts) []hit {
 func overbooked(f *Facts) []hit {
 	var hits []hit
 	f.held(func(*vgpu.Assignment, error) {}, func(a *vgpu.Assignment, err error) {
-		hits = append(hits, hit{"Pod/" + a.Pod, fmt.Sprintf("the other pods of the node %s leave no room for its share: %v", a.Node, err), "delete the pod where it should not wait for the others to end; look whether slots.models was made smaller"})
+		hits = append(hits, hit{"Pod/" + a.Pod, fmt.Sprintf("the other pods of the node %s leave no room for its share: %v", a.Node, err), "delete the pod where it should not wait for the others to end; look whether slots.models was made smaller, and whether two schedulers of the name are active (leaderElect: false)"})
 	})
 	return hits
 }
