@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/tandem-gpu/tandem/pkg/snapshot"
 	"github.com/tandem-gpu/tandem/pkg/vgpu"
 )
 
@@ -44,16 +45,23 @@ func (p *Picture) each(visit func(tile string, d *Device)) {
 
 // sick says which devices take no work, and which nodes have a problem.
 func (p *Picture) sick() Answer {
-	a, says := Answer{Key: "sick"}, []string{}
+	a, says, cordons := Answer{Key: "sick"}, []string{}, []string{}
 	p.each(func(tile string, d *Device) {
 		if !d.Healthy {
 			a.Tiles = append(a.Tiles, tile)
-			says = append(says, withReason(tile, d.Reason))
+			if note, is := strings.CutPrefix(d.Reason, snapshot.Cordoned); is {
+				cordons = append(cordons, withReason(tile, strings.TrimPrefix(note, ": ")))
+			} else {
+				says = append(says, withReason(tile, d.Reason))
+			}
 		}
 	})
 	a.Text = "No GPU is sick."
 	if len(says) > 0 {
 		a.Text = fmt.Sprintf("%s sick: %s.", isAre(len(says), "GPU"), list(says))
+	}
+	if len(cordons) > 0 {
+		a.Text += fmt.Sprintf(" %s cordoned: %s.", isAre(len(cordons), "GPU"), list(cordons))
 	}
 	problems := []string{}
 	for i := range p.Nodes {

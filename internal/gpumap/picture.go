@@ -151,7 +151,7 @@ func nodeOf(n *snapshot.Node, ledger *vgpu.Node, owners map[string]int) Node {
 	for i := range n.Devices {
 		d := &n.Devices[i]
 		tile := Device{
-			Name: drawn.Devices[i].Name, ID: d.ID, Model: d.Model, Slots: d.Slots, MemoryBytes: d.MemoryBytes, Healthy: d.Healthy, Reason: d.Reason,
+			Name: drawn.Devices[i].Name, ID: d.ID, Model: d.Model, Slots: d.Slots, MemoryBytes: d.MemoryBytes, Healthy: d.Healthy, Reason: n.Ails(i),
 			Island: islands[i], Slices: make([]Slice, 0, len(drawn.Devices[i].Slices)),
 		}
 		if d.Use != nil {

@@ -84,6 +84,15 @@ func TestPicture(t *testing.T) {
 	}
 }
 
+// A cordoned GPU is none that is sick: an administrator switched it off, for a reason that the page has.
+func TestCordonedDevice(t *testing.T) {
+	s := small()
+	s.Nodes[0].Devices[1].Reason, s.Nodes[0].Devices[1].Note = snapshot.Cordoned, "fan, ticket 123"
+	if got, want := picture(t, s).Answers[0].Text, "No GPU is sick. 1 GPU is cordoned: n1/g1 (fan, ticket 123)."; !strings.HasPrefix(got, want) {
+		t.Errorf("%q, want %q", got, want)
+	}
+}
+
 func TestAnswers(t *testing.T) {
 	says := func(s *snapshot.Snapshot) string {
 		var b strings.Builder

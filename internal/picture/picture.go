@@ -47,10 +47,24 @@ func (p Paint) Node(b *strings.Builder, n *vgpu.MapNode) {
 		d := &n.Devices[i]
 		sick := ""
 		if !d.Healthy {
-			sick = "  " + p.on(Sick, strings.TrimRight("sick: "+d.Reason, ": "))
+			sick = "  " + p.on(Sick, state(d))
 		}
 		fmt.Fprintf(b, "  %-*s  %-*s  %s  %*s%s\n", name, d.Name, model, d.Model, p.device(d), used, taken(d), sick)
 	}
+}
+
+// cordoned is how the reason of a device begins that an administrator has switched off: what the device has is no fault.
+const cordoned = "Cordoned"
+
+// state says why a device takes no work.
+func state(d *vgpu.MapDevice) string {
+	if note, is := strings.CutPrefix(d.Reason, cordoned); is {
+		return "cordoned" + note
+	}
+	if strings.HasPrefix(d.Reason, "overbooked") {
+		return d.Reason
+	}
+	return strings.TrimRight("sick: "+d.Reason, ": ")
 }
 
 func (p Paint) on(k Kind, text string) string {

@@ -200,7 +200,9 @@ func (a *anonymizer) node(n *Node) {
 	n.Devices = each(n.Devices, func(d *Device) {
 		a.device(&d.ID)
 		a.text(&d.Reason)
+		d.Note = ""
 	})
+	n.Overbooked = each(n.Overbooked, func(o *Overbooked) { o.Devices = each(o.Devices, a.device) })
 	for i := range n.Pods {
 		a.shares(&n.Pods[i])
 	}

@@ -54,6 +54,9 @@ func (n *Node) check() error {
 	if err := sorted("holds", n.Holds, func(a, b *Hold) int { return cmp.Compare(a.UID, b.UID) }); err != nil {
 		return err
 	}
+	if err := sorted("overbooked", n.Overbooked, func(a, b *Overbooked) int { return cmp.Compare(a.UID, b.UID) }); err != nil {
+		return err
+	}
 	for i := range n.Pods {
 		if e := n.Pods[i].Ends; e != nil {
 			if err := e.check(); err != nil {
@@ -125,6 +128,7 @@ func (s *Snapshot) Sort() {
 		n := &s.Nodes[i]
 		slices.SortFunc(n.Pods, func(a, b Pod) int { return cmp.Compare(a.UID, b.UID) })
 		slices.SortFunc(n.Holds, func(a, b Hold) int { return cmp.Compare(a.UID, b.UID) })
+		slices.SortFunc(n.Overbooked, func(a, b Overbooked) int { return cmp.Compare(a.UID, b.UID) })
 	}
 	slices.SortFunc(s.Gangs, func(a, b Gang) int { return a.Compare(b.GangName) })
 	for i := range s.Gangs {

@@ -6,6 +6,7 @@ import "slices"
 func (s *Snapshot) clone() *Snapshot {
 	c := *s
 	c.Nodes = each(s.Nodes, func(n *Node) {
+		n.Devices, n.Overbooked = slices.Clone(n.Devices), slices.Clone(n.Overbooked)
 		n.Pods = each(n.Pods, (*Pod).detach)
 		n.Holds = each(n.Holds, func(h *Hold) { h.detach() })
 	})

@@ -1,6 +1,7 @@
 package snapshot
 
 import (
+	"slices"
 	"time"
 
 	"github.com/tandem-gpu/tandem/pkg/vgpu"
@@ -57,10 +58,30 @@ type Node struct {
 	// Pods with shares, by UID, and Holds, by UID: room that the scheduler keeps for pods which are not there yet.
 	Pods  []Pod  `json:"pods"`
 	Holds []Hold `json:"holds"`
+	// Overbooked are pods of the node, by UID, whose shares do not fit beside those of Pods: another scheduler gave the devices away too, or
+	// the devices have shrunk. Their devices take no new shares.
+	Overbooked []Overbooked `json:"overbooked,omitempty"`
 
 	// Version says when the node is the same as in an earlier snapshot of the same maker: its number is the same then. 0 says nothing. It is
 	// no part of the JSON.
 	Version uint64 `json:"-"`
+}
+
+// Overbooked is a pod whose share does not fit, with the devices and the slots that its assignment names.
+type Overbooked struct {
+	Name
+	Devices []vgpu.DeviceID `json:"devices"`
+	Slots   vgpu.Slots      `json:"slots"`
+}
+
+// OverbookedBy returns the pods whose shares of a device do not fit.
+func (n *Node) OverbookedBy(id vgpu.DeviceID) (pods []Name) {
+	for i := range n.Overbooked {
+		if slices.Contains(n.Overbooked[i].Devices, id) {
+			pods = append(pods, n.Overbooked[i].Name)
+		}
+	}
+	return pods
 }
 
 // Device is one physical GPU or one MIG instance.
@@ -75,9 +96,14 @@ type Device struct {
 	// Healthy devices take new shares. Reason is a word for the others.
 	Healthy bool   `json:"healthy"`
 	Reason  string `json:"reason,omitempty"`
+	// Note is what the administrator who cordoned the device says of it, left out for readers who may not see sentences.
+	Note string `json:"note,omitempty"`
 	// Use as the node's agent last measured it, absent where it did not.
 	Use *DeviceUse `json:"use,omitempty"`
 }
+
+// Cordoned is the Reason of a device that an administrator has switched off for new pods.
+const Cordoned = "Cordoned"
 
 // DeviceUse is how much of a device is in use: parts of the time, memory, MPS clients.
 type DeviceUse struct {

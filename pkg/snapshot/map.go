@@ -3,6 +3,7 @@ package snapshot
 import (
 	"cmp"
 	"slices"
+	"strings"
 
 	"github.com/tandem-gpu/tandem/pkg/vgpu"
 )
@@ -20,11 +21,28 @@ func (s *Snapshot) Map() (vgpu.Map, error) {
 		n := &s.Nodes[i]
 		m.Nodes[i].Problem = n.Problem
 		for k := range n.Devices {
-			m.Nodes[i].Devices[k].Reason = n.Devices[k].Reason
+			m.Nodes[i].Devices[k].Reason = n.Ails(k)
 		}
 	}
 	m.Pending = s.waiting()
 	return m, nil
+}
+
+// Ails says in words why the k-th device takes no new shares, "" for one that does and where nothing is known.
+func (n *Node) Ails(k int) string {
+	d := &n.Devices[k]
+	pods := n.OverbookedBy(d.ID)
+	switch {
+	case len(pods) == 0 && d.Note != "":
+		return d.Reason + ": " + d.Note
+	case len(pods) == 0:
+		return d.Reason
+	}
+	names := make([]string, 0, len(pods))
+	for i := range pods {
+		names = append(names, pods[i].Path())
+	}
+	return "overbooked by " + strings.Join(names, ", ")
 }
 
 // Placed returns the pods that have shares of a node. A reserved pod is among them, and among Pending too until it is bound.

@@ -38,6 +38,9 @@ func (s *Snapshot) Redact(visible func(namespace string) bool) *Snapshot {
 	out := s.clone()
 	out.Redacted = true
 	for i := range out.Nodes {
+		for k := range out.Nodes[i].Devices {
+			out.Nodes[i].Devices[k].Note = ""
+		}
 		for k := range out.Nodes[i].Pods {
 			r.pod(&out.Nodes[i].Pods[k])
 		}
@@ -204,6 +207,9 @@ func (s *Snapshot) visit(pod func(*Name), gang func(*GangName)) {
 		for k := range s.Nodes[i].Pods {
 			pod(&s.Nodes[i].Pods[k].Name)
 			mayGang(s.Nodes[i].Pods[k].Gang)
+		}
+		for k := range s.Nodes[i].Overbooked {
+			pod(&s.Nodes[i].Overbooked[k].Name)
 		}
 		for k := range s.Nodes[i].Holds {
 			pod(&s.Nodes[i].Holds[k].Name)

@@ -81,6 +81,13 @@ func drawSnapshot(t *rapid.T) (*snapshot.Snapshot, *vgpu.Cluster) {
 		for i := range node.Holds {
 			furnish(&node.Holds[i].Pod)
 		}
+		if len(node.Devices) > 0 {
+			in := drawNamespace(t)
+			node.Devices[0].Note = "zqx-note"
+			node.Overbooked = []snapshot.Overbooked{{
+				Name: snapshot.Name{Namespace: in, Name: mark(in, "o"), UID: vgpu.UID("o-" + n.Name())}, Devices: []vgpu.DeviceID{node.Devices[0].ID}, Slots: 1,
+			}}
+		}
 		s.Nodes = append(s.Nodes, node)
 	}
 	for i := range rapid.IntRange(0, 4).Draw(t, "others") {

@@ -84,6 +84,8 @@ const (
 	LessMemory Kind = "LessMemory"
 	// FewerSlots: the pods ask for Slots in the container that asks for the most.
 	FewerSlots Kind = "FewerSlots"
+	// AsGang: a gang of Members, each with Slots, has room in place of a pod that asks for several whole devices.
+	AsGang Kind = "AsGang"
 	// LessHost: the pods ask for MilliCPU and HostMemory of their hosts at most.
 	LessHost Kind = "LessHost"
 	// AnyModel: the pods may use all GPU models.
@@ -109,12 +111,12 @@ type Change struct {
 	Kind Kind `json:"kind"`
 	// Memory of the container, for LessMemory: the most of whole GiB that fits.
 	Memory vgpu.Bytes `json:"memoryBytes,omitempty"`
-	// Slots of the container, for FewerSlots: the most that fit.
+	// Slots of the container, for FewerSlots: the most that fit; for AsGang those of each member.
 	Slots vgpu.Slots `json:"slots,omitempty"`
 	// MilliCPU and HostMemory, for LessHost: the most CPU that fits and, with that, the most memory. 0 stands for as much as they ask.
 	MilliCPU   int64      `json:"milliCPU,omitempty"`
 	HostMemory vgpu.Bytes `json:"hostMemoryBytes,omitempty"`
-	// Members, for FewerMembers: the most that fit.
+	// Members, for FewerMembers: the most that fit; for AsGang as many as the pod asks for devices.
 	Members int `json:"members,omitempty"`
 	// Models that the places have, for AnyModel.
 	Models []string `json:"models,omitempty"`
@@ -129,7 +131,8 @@ type Change struct {
 	Rivals int   `json:"rivals,omitempty"`
 	// Leave are pods, for PodsLeave, PodsEnd, PodsLikelyEnd and HoldsEnd; none of them is superfluous.
 	Leave []Leaving `json:"leave,omitempty"`
-	// Devices that have to recover, by node and name, and the Reasons for which they take no work, words of the node's agent.
+	// Devices that have to recover, by node and name, and the Reasons for which they take no work: words of the node's agent, or Cordoned
+	// with the words of an administrator.
 	Devices []string `json:"devices,omitempty"`
 	Reasons []string `json:"reasons,omitempty"`
 	// Nodes that have to take pods again, for NodesReturn.
@@ -154,6 +157,8 @@ type Leaving struct {
 	Priority int32  `json:"priority"`
 	// Higher says that its priority is not below that of the pods that wait, so that the scheduler does not evict it for them.
 	Higher bool `json:"higher,omitempty"`
+	// Equal says that its priority is theirs.
+	Equal bool `json:"equal,omitempty"`
 	// Already says that the pod is being evicted.
 	Already bool `json:"already,omitempty"`
 	// Until is, of a pod, the Unix time of its declared end. Of a hold it is the time by which the present users of its devices have

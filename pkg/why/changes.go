@@ -1,9 +1,11 @@
 package why
 
 import (
+	"fmt"
 	"maps"
 	"slices"
 
+	"github.com/tandem-gpu/tandem/pkg/snapshot"
 	"github.com/tandem-gpu/tandem/pkg/vgpu"
 )
 
@@ -11,7 +13,7 @@ import (
 func (q *question) changes() ([]Change, error) {
 	all := []Change{}
 	for _, try := range []func() (*Change, error){
-		q.lessMemory, q.fewerSlots, q.lessHost, q.anyModel, q.fewerMembers,
+		q.lessMemory, q.asGang, q.fewerSlots, q.lessHost, q.anyModel, q.fewerMembers,
 		q.podsLeave, q.podsEnd, q.podsLikelyEnd, q.holdsEnd, q.devicesRecover, q.nodesReturn,
 	} {
 		c, err := try()
@@ -199,6 +201,47 @@ func (q *question) fewerSlots() (*Change, error) {
 	}
 	return c, err
 }
+
+// asGang tries a gang of members with one whole device each in place of a single pod that asks for several: its devices need not be on one node.
+func (q *question) asGang() (*Change, error) {
+	first := &q.requests[0]
+	if q.gang != nil || len(first.Containers) != 1 {
+		return nil, nil
+	}
+	sizes := map[vgpu.Slots]bool{}
+	for _, n := range q.nodes {
+		for i := range n.Devices() {
+			sizes[n.Devices()[i].Slots] = true
+		}
+	}
+	for _, size := range slices.Backward(slices.Sorted(maps.Keys(sizes))) {
+		whole := &first.Containers[0]
+		members := whole.Slots / size
+		if members < 2 || whole.Slots%size != 0 || members > mostMembers {
+			continue
+		}
+		group := *q
+		group.gang, group.min, group.requests = &snapshot.GangName{}, int(members), nil
+		for i := range members {
+			r := *first
+			r.UID, r.Pod = vgpu.UID(fmt.Sprintf("%s-%d", first.UID, i)), fmt.Sprintf("%s-%d", first.Pod, i)
+			r.Host = vgpu.Room{MilliCPU: first.Host.MilliCPU / int64(members), Memory: first.Host.Memory / vgpu.Bytes(members)}
+			r.Containers = []vgpu.ContainerRequest{*whole}
+			r.Containers[0].Slots, r.Containers[0].Memory = size, whole.Memory/vgpu.Bytes(members)
+			group.requests = append(group.requests, r)
+		}
+		if c, err := group.attempt(AsGang, group.requests); c != nil || err != nil {
+			if c != nil {
+				c.Members, c.Slots = int(members), size
+			}
+			return c, err
+		}
+	}
+	return nil, nil
+}
+
+// mostMembers bounds the gangs that asGang tries: more devices than a large node has.
+const mostMembers = 128
 
 // legalSlots returns a function that reports whether some device takes a number of slots, or whole devices do, and the number up to
 // which each device takes a part. Where a model needs some compute, the pod gets its slots by that, and any number may be legal.

@@ -40,7 +40,7 @@ func (q *question) podsLeave() (*Change, error) {
 	}
 	for _, i := range gone {
 		p := pods[i]
-		c.Leave = append(c.Leave, Leaving{Name: p.Name, Node: candidates.Pods[i].Node, Priority: p.Priority, Higher: p.Priority >= own, Already: candidates.Pods[i].Leaving})
+		c.Leave = append(c.Leave, Leaving{Name: p.Name, Node: candidates.Pods[i].Node, Priority: p.Priority, Higher: p.Priority >= own, Equal: p.Priority == own, Already: candidates.Pods[i].Leaving})
 	}
 	slices.SortFunc(c.Leave, func(a, b Leaving) int { return cmp.Or(cmp.Compare(a.Path(), b.Path()), cmp.Compare(a.UID, b.UID)) })
 	return c, nil
@@ -190,7 +190,7 @@ func (q *question) holds() []Leaving {
 			if n.Problem != "" || slices.ContainsFunc(q.requests, func(r vgpu.Request) bool { return r.UID == n.Holds[k].UID }) {
 				continue
 			}
-			h := Leaving{Name: n.Holds[k].Name, Node: n.Name, Priority: n.Holds[k].Priority, Higher: n.Holds[k].Priority >= q.requests[0].Priority}
+			h := Leaving{Name: n.Holds[k].Name, Node: n.Name, Priority: n.Holds[k].Priority, Higher: n.Holds[k].Priority >= q.requests[0].Priority, Equal: n.Holds[k].Priority == q.requests[0].Priority}
 			if until := n.Holds[k].Until; !until.IsZero() {
 				h.Until = until.Unix()
 			}

@@ -96,11 +96,11 @@ func (q *question) devicesRecover() (*Change, error) {
 	return c, nil
 }
 
-// ails returns the word for why a device takes no work, "" where the snapshot has none.
+// ails returns the words for why a device takes no work, "" where the snapshot has none.
 func (q *question) ails(node string, id vgpu.DeviceID) string {
 	at, _ := slices.BinarySearchFunc(q.s.Nodes, node, func(n snapshot.Node, name string) int { return cmp.Compare(n.Name, name) })
-	devices := q.s.Nodes[at].Devices
-	return devices[slices.IndexFunc(devices, func(d snapshot.Device) bool { return d.ID == id })].Reason
+	n := &q.s.Nodes[at]
+	return n.Ails(slices.IndexFunc(n.Devices, func(d snapshot.Device) bool { return d.ID == id }))
 }
 
 // healing tries the pods with some devices healthy.

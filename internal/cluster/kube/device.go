@@ -41,8 +41,15 @@ func Devices(g *v1alpha1.GPUNode) ([]vgpu.Device, error) {
 }
 
 // Cordoned reports whether an administrator has cordoned a device of a node.
-func Cordoned(g *v1alpha1.GPUNode, id string) bool {
-	return slices.ContainsFunc(g.Spec.CordonedDevices, func(d v1alpha1.CordonedDevice) bool { return d.ID == id })
+func Cordoned(g *v1alpha1.GPUNode, id string) bool { return CordonOf(g, id) != nil }
+
+// CordonOf returns how an administrator has cordoned a device of a node, nil where none has.
+func CordonOf(g *v1alpha1.GPUNode, id string) *v1alpha1.CordonedDevice {
+	at := slices.IndexFunc(g.Spec.CordonedDevices, func(d v1alpha1.CordonedDevice) bool { return d.ID == id })
+	if at < 0 {
+		return nil
+	}
+	return &g.Spec.CordonedDevices[at]
 }
 
 func device(d *v1alpha1.GPUDevice) (vgpu.Device, error) {

@@ -100,7 +100,9 @@ func (w *trial) each(name string, change func(p *snapshot.Pending)) step {
 }
 
 func (w *trial) asks(p *snapshot.Pending) bool {
-	return slices.ContainsFunc(w.answer.Pods, func(n snapshot.Name) bool { return n.UID == p.UID })
+	return slices.ContainsFunc(w.answer.Pods, func(n snapshot.Name) bool {
+		return n.UID == p.UID || strings.HasPrefix(string(p.UID), string(n.UID)+"-")
+	})
 }
 
 // steps returns the snapshots after a change, and those just short of it.
@@ -113,6 +115,8 @@ func (w *trial) steps(c *why.Change) (after step, short []step) {
 			short = append(short, w.slots(k))
 		}
 		return w.slots(c.Slots), short
+	case why.AsGang:
+		return w.asGang(c), nil
 	case why.LessHost:
 		return w.hosts(c)
 	case why.AnyModel:
@@ -225,6 +229,24 @@ func (w *trial) hosts(c *why.Change) (after step, short []step) {
 }
 
 // members returns the snapshot where the gang needs another number of members.
+// asGang puts members with a part of the request each in place of the pod.
+func (w *trial) asGang(c *why.Change) step {
+	return w.with(fmt.Sprintf("as a gang of %d with %d slots each", c.Members, c.Slots), func(s *snapshot.Snapshot) {
+		at := slices.IndexFunc(s.Pending, w.asksFor)
+		whole := s.Pending[at]
+		s.Pending = nil
+		for i := range c.Members {
+			p, request := whole, *whole.Request
+			p.UID, p.Name.Name, p.Request = vgpu.UID(fmt.Sprintf("%s-%d", whole.UID, i)), fmt.Sprintf("%s-%d", whole.Name.Name, i), &request
+			request.Containers = slices.Clone(request.Containers)
+			request.Containers[0].Slots, request.Containers[0].MemoryBytes = c.Slots, request.Containers[0].MemoryBytes/vgpu.Bytes(c.Members)
+			s.Pending = append(s.Pending, p)
+		}
+	})
+}
+
+func (w *trial) asksFor(p snapshot.Pending) bool { return w.asks(&p) }
+
 func (w *trial) members(n int) step {
 	return w.with(fmt.Sprintf("as a gang of %d", n), func(s *snapshot.Snapshot) {
 		for i := range s.Gangs {
@@ -290,6 +312,11 @@ func (w *trial) fits(s *snapshot.Snapshot) bool {
 		if s.Nodes[i].Problem == "" && (s.Nodes[i].StraySlots == 0 || w.answer.Gang == nil && free >= r.PeakSlots()) {
 			open = append(open, n)
 		}
+	}
+	if w.answer.Gang == nil && len(members) > 1 { // a pod that became a gang
+		plan, err := gang.Place(&gang.Cluster{Nodes: open}, &gang.Group{Name: "gang", Members: members, MinCount: len(members)}, gang.Config{})
+		must.OK(w.t, err)
+		return plan.Places != nil
 	}
 	if w.answer.Gang == nil {
 		r := &members[0].Request

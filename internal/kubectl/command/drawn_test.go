@@ -25,7 +25,8 @@ var at = time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
 //	pod NAME likely=MINUTES,… known=N ran=MINUTES (the minutes from now on of snapshot.EndParts)
 //	hold NAME until=MINUTES
 //	node NAME problem=WORDS stray=SLOTS
-//	device NODE/NAME reason=WORD
+//	overbooked NAME device=NODE/NAME slots=N
+//	device NODE/NAME reason=WORD note=WORDS
 //	pending NAME slots=N memory=8Gi containers=C:N/8Gi,… priority=N gang=G models=A|B max-slowdown=N minutes=N refused=REASON:N,…
 //	pending NAME cpu=MILLI host-memory=8Gi gates=GATE,… malformed=WORDS illegal=WORDS promise=NODE/DEVICE:SLOWDOWN room-at=SLOWDOWN beside=POD,… owners=KIND/NAME,…
 //	gang NAME min=N members=N bound=N required=KEY,… phase=P need=N reason=WORD message=WORDS waits=MINUTES places=POD@NODE,…

@@ -55,7 +55,20 @@ var lines = map[string]func(s *snapshot.Snapshot, name string, values map[string
 		for i := range s.Nodes {
 			for k := range s.Nodes[i].Devices {
 				if d := &s.Nodes[i].Devices[k]; string(d.ID) == name {
-					d.Reason = values["reason"]
+					d.Reason, d.Note = values["reason"], spaced(values["note"])
+				}
+			}
+		}
+		return nil
+	},
+	"overbooked": func(s *snapshot.Snapshot, name string, values map[string]string) error {
+		for i := range s.Nodes {
+			for k := range s.Nodes[i].Devices {
+				if d := &s.Nodes[i].Devices[k]; string(d.ID) == values["device"] {
+					d.Healthy = false
+					s.Nodes[i].Overbooked = append(s.Nodes[i].Overbooked, snapshot.Overbooked{
+						Name: snapshot.NameOf(name, vgpu.UID(name)), Devices: []vgpu.DeviceID{d.ID}, Slots: vgpu.Slots(number(values["slots"])),
+					})
 				}
 			}
 		}

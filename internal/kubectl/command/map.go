@@ -2,6 +2,7 @@ package command
 
 import (
 	"fmt"
+	"maps"
 	"path"
 	"slices"
 	"strings"
@@ -186,9 +187,17 @@ func namespaceOf(pod string) string {
 func (p *page) draw(b *strings.Builder, paint picture.Paint, all bool, f *filter) {
 	at := time.Unix(int64(p.AtSeconds), 0).UTC()
 	fmt.Fprintf(b, "state since %s\n", at.Format(time.RFC3339))
+	shared := sharedNamespace(p.Nodes)
+	if shared != "" {
+		fmt.Fprintf(b, "all pods on these GPUs are of the namespace %s\n", shared)
+	}
 	for i := range p.Nodes {
 		n := readable(p.Nodes[i])
-		paint.Node(b, &n)
+		short := n
+		if shared != "" {
+			short = without(n, shared+"/")
+		}
+		paint.Node(b, &short)
 		if all {
 			list(b, &n)
 		}
@@ -213,6 +222,36 @@ func (p *page) draw(b *strings.Builder, paint picture.Paint, all bool, f *filter
 	if p.PodsLeft > 0 {
 		fmt.Fprintf(b, "  and %d more\n", p.PodsLeft)
 	}
+}
+
+// sharedNamespace returns the namespace of all pods on the devices, "" where there are several, one pod alone, or none.
+func sharedNamespace(nodes []vgpu.MapNode) string {
+	namespaces, pods := map[string]bool{}, 0
+	for i := range nodes {
+		for k := range nodes[i].Devices {
+			for _, s := range nodes[i].Devices[k].Slices {
+				namespaces[namespaceOf(s.Pod)] = true
+				pods++
+			}
+		}
+	}
+	if len(namespaces) != 1 || pods < 2 || namespaces[snapshot.Other] {
+		return ""
+	}
+	return slices.Collect(maps.Keys(namespaces))[0]
+}
+
+// without returns a node with the names of pods without a prefix.
+func without(n vgpu.MapNode, prefix string) vgpu.MapNode {
+	n.Devices = slices.Clone(n.Devices)
+	for k := range n.Devices {
+		d := &n.Devices[k]
+		d.Slices = slices.Clone(d.Slices)
+		for j := range d.Slices {
+			d.Slices[j].Pod = strings.TrimPrefix(d.Slices[j].Pod, prefix)
+		}
+	}
+	return n
 }
 
 // readable returns a node with the names of pods as people are told of them.

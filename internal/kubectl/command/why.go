@@ -23,6 +23,8 @@ import (
 type found struct {
 	Waits []*why.Answer `json:"waits"`
 	Runs  []running     `json:"runs"`
+	// Overbooked are pods on a node whose shares do not fit there.
+	Overbooked []overbooked `json:"overbooked,omitempty"`
 }
 
 // running is a pod with devices.
@@ -31,6 +33,12 @@ type running struct {
 	Node string `json:"node"`
 	// NotStarted is what keeps a container of the pod from running, by the kubelet of the node: "" for nothing, and where it is not known.
 	NotStarted string `json:"notStarted,omitempty"`
+}
+
+// overbooked is a pod whose share does not fit on its node.
+type overbooked struct {
+	snapshot.Overbooked
+	Node string `json:"node"`
 }
 
 // mostAsked bounds the pods with devices of which the API server is asked whether they run: more make a question about a large job slow.
@@ -121,7 +129,7 @@ func find(s *snapshot.Snapshot, namespace, what string) (*found, error) {
 	if err != nil {
 		return nil, err
 	}
-	if len(f.Waits)+len(f.Runs) == 0 {
+	if len(f.Waits)+len(f.Runs)+len(f.Overbooked) == 0 {
 		return nil, missing(s, namespace, kind, name)
 	}
 	return f, nil
@@ -153,6 +161,13 @@ func search(s *snapshot.Snapshot, matches func(*asked) bool) (*found, error) {
 		for k := range s.Nodes[i].Pods {
 			if p := &s.Nodes[i].Pods[k]; matches(&asked{p.Name, p.Gang, p.Owners}) {
 				f.Runs = append(f.Runs, running{Pod: *p, Node: s.Nodes[i].Name})
+			}
+		}
+	}
+	for i := range s.Nodes {
+		for _, o := range s.Nodes[i].Overbooked {
+			if matches(&asked{Name: o.Name}) {
+				f.Overbooked = append(f.Overbooked, overbooked{o, s.Nodes[i].Name})
 			}
 		}
 	}
@@ -290,6 +305,9 @@ func (o *options) writeFound(s *snapshot.Snapshot, f *found, as form) error {
 	}
 	for i := range f.Runs {
 		parts = append(parts, wording.Runs(&f.Runs[i].Pod, f.Runs[i].Node, f.Runs[i].NotStarted, s.At))
+	}
+	for i := range f.Overbooked {
+		parts = append(parts, wording.Overbooked(&f.Overbooked[i].Overbooked, f.Overbooked[i].Node))
 	}
 	_, err := fmt.Fprint(o.streams.Out, strings.Join(parts, "\n"))
 	return err

@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"net/url"
 	"strings"
+	"syscall"
 
 	"k8s.io/client-go/rest"
 )
@@ -38,7 +39,7 @@ func ask(ctx context.Context, config *rest.Config, o Options, address string) ([
 	}
 	answer, err := client.Do(r)
 	if err != nil {
-		return nil, fmt.Errorf("get snapshot: %w; %s", err, unreached(&o))
+		return nil, fmt.Errorf("get snapshot: %w; %s", err, unreached(&o, errors.Is(err, syscall.ECONNREFUSED)))
 	}
 	defer answer.Body.Close()
 	if answer.StatusCode == http.StatusOK {
@@ -67,12 +68,18 @@ func toScheduler(config *rest.Config, o *Options) *rest.Config {
 	return c
 }
 
-// unreached says what may be the matter where no answer came.
-func unreached(o *Options) string {
-	if o.CAFile != "" {
+// unreached says what may be the matter where no answer came, most likely first. silent says that nothing listens there.
+func unreached(o *Options, silent bool) string {
+	switch {
+	case o.Address != "" && silent:
+		return "nothing listens there: the scheduler does not run, --scheduler-address is another one's, or the scheduler serves no snapshots (--snapshot-secure-port=0)"
+	case o.CAFile != "":
 		return "where the certificate is not valid, --scheduler-ca and --scheduler-server-name say by what it is verified"
+	case o.Address != "":
+		return "the scheduler is starting or has ended, or --scheduler-address is another one's"
 	}
-	return fmt.Sprintf("a scheduler from before snapshots, or one with --snapshot-secure-port=0, does not serve them; --scheduler-port says where other than on port %d it does", o.Port)
+	return fmt.Sprintf("the scheduler is starting or has ended, or it serves no snapshots (it is from before them, or has --snapshot-secure-port=0); "+
+		"--scheduler-port says where other than on port %d it does", o.Port)
 }
 
 // refused says what helps against an answer of the scheduler.

@@ -74,6 +74,15 @@ func TestAnswers(t *testing.T) {
 	}
 }
 
+// Where nothing listens, the error says first that the scheduler may not run.
+func TestNobodyListens(t *testing.T) {
+	gone := httptest.NewTLSServer(http.NotFoundHandler())
+	gone.Close()
+	if _, err := ask(t, &rest.Config{}, at(gone.URL)); err == nil || !strings.Contains(err.Error(), "nothing listens there: the scheduler does not run") {
+		t.Errorf("the error is %v", err)
+	}
+}
+
 // The certificate is verified by --scheduler-ca and the name, never by what the kubeconfig says of the API server.
 func TestCertificate(t *testing.T) {
 	s, asked := server(t, http.StatusOK, "the snapshot")

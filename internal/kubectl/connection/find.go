@@ -27,7 +27,10 @@ func candidates(ctx context.Context, client kubernetes.Interface, o *Options) ([
 	case err != nil:
 		return nil, fmt.Errorf("find the scheduler: %w", err)
 	}
-	running := slices.DeleteFunc(list.Items, func(p v1.Pod) bool { return p.Status.Phase != v1.PodRunning })
+	running := slices.DeleteFunc(slices.Clone(list.Items), func(p v1.Pod) bool { return p.Status.Phase != v1.PodRunning })
+	if len(running) == 0 && len(list.Items) > 0 {
+		return nil, fmt.Errorf("find the scheduler: it does not run: the pod %s/%s is %s; kubectl -n %[1]s describe pod %[2]s says why", o.Namespace, list.Items[0].Name, list.Items[0].Status.Phase)
+	}
 	if len(running) == 0 {
 		return nil, fmt.Errorf("find the scheduler: no pod with the label %s runs in the namespace %s; "+
 			"--scheduler-namespace and --scheduler-name say where else it is", selector, o.Namespace)

@@ -46,7 +46,8 @@ func TestCandidates(t *testing.T) {
 		{"no lease", []runtime.Object{a, b}, "", []string{"s-a", "s-ab"}, ""},
 		{"no right to the lease", []runtime.Object{a, b, held("s-a_1")}, "leases", []string{"s-a", "s-ab"}, ""},
 		{"no right to pods", []runtime.Object{a, held("s-a_1")}, "pods", nil, "rights to list pods and to create pods/portforward in the namespace tandem-system"},
-		{"no pods", []runtime.Object{schedulerPod("s-a", v1.PodPending), held("s-a_1")}, "", nil, "no pod with the label app.kubernetes.io/name=tandem-scheduler runs"},
+		{"pods that do not run", []runtime.Object{schedulerPod("s-a", v1.PodPending), held("s-a_1")}, "", nil, "it does not run: the pod tandem-system/s-a is Pending; kubectl -n tandem-system describe pod s-a says why"},
+		{"no pods", []runtime.Object{held("s-a_1")}, "", nil, "no pod with the label app.kubernetes.io/name=tandem-scheduler runs"},
 		{"holder elsewhere", []runtime.Object{a, b, held("old_1")}, "", nil, "old_1 holds the lease tandem-system/tandem-scheduler, and the running pods are s-a, s-ab"},
 		{"no holder", []runtime.Object{a, held("")}, "", nil, "no scheduler holds the lease"},
 	} {

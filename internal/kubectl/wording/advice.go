@@ -39,6 +39,8 @@ func adviceAfter(c *why.Change) string {
 		return fmt.Sprintf("set %s of the container to %v or less, if it needs no more.", v1alpha1.ResourceMemory, c.Memory)
 	case why.FewerSlots:
 		return fmt.Sprintf("set %s of the container to %d, if it can do with that.", v1alpha1.ResourceVGPU, c.Slots)
+	case why.AsGang:
+		return fmt.Sprintf("make it a gang of %d pods with %s: %d each, if its program runs as several processes on several nodes.", c.Members, v1alpha1.ResourceVGPU, c.Slots)
 	case why.LessHost:
 		return fmt.Sprintf("ask for %s of the host, if the pod can do with that.", hostAmounts(c))
 	case why.AnyModel:
@@ -57,6 +59,9 @@ func adviceAfter(c *why.Change) string {
 	case why.HoldsEnd:
 		return "wait, or give it a higher priority class."
 	case why.DevicesRecover:
+		if commands := uncordon(c); commands != "" {
+			return commands + ", if what they were cordoned for is over."
+		}
 		return "have the devices repaired: the GPUNode of the node says what ails them."
 	case why.NodesReturn:
 		return "have the node repaired or opened."

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/tandem-gpu/tandem/pkg/snapshot"
 	"github.com/tandem-gpu/tandem/pkg/why"
 )
 
@@ -71,11 +72,39 @@ func hostAmounts(c *why.Change) string {
 
 // devices names devices that have to recover, with what ails them.
 func devices(c *why.Change) string {
-	names := make([]string, 0, len(c.Devices))
+	var sick, cordons []string
 	for i, name := range c.Devices {
-		names = append(names, name+inBrackets(c.Reasons[i]))
+		if isCordoned(c.Reasons[i]) {
+			cordons = append(cordons, name+inBrackets(strings.ToLower(c.Reasons[i][:1])+c.Reasons[i][1:]))
+			continue
+		}
+		sick = append(sick, name+inBrackets(c.Reasons[i]))
 	}
-	return strings.Join(names, ", ")
+	var parts []string
+	if len(sick) > 0 {
+		parts = append(parts, strings.Join(sick, ", ")+" can be used again")
+	}
+	if n := len(cordons); n == 1 {
+		parts = append(parts, cordons[0]+" is uncordoned")
+	} else if n > 1 {
+		parts = append(parts, strings.Join(cordons, ", ")+" are uncordoned")
+	}
+	return strings.Join(parts, ", and ")
+}
+
+func isCordoned(reason string) bool { return strings.HasPrefix(reason, snapshot.Cordoned) }
+
+// uncordon returns the commands that uncordon all devices of a change, "" where one of them is not cordoned.
+func uncordon(c *why.Change) string {
+	var commands []string
+	for i, name := range c.Devices {
+		if !isCordoned(c.Reasons[i]) {
+			return ""
+		}
+		node, device, _ := strings.Cut(name, "/")
+		commands = append(commands, fmt.Sprintf("kubectl tandem uncordon %s %s", node, device))
+	}
+	return strings.Join(commands, ", ")
 }
 
 // nodes names nodes that have to take pods again.

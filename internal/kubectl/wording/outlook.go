@@ -3,7 +3,9 @@ package wording
 import (
 	"cmp"
 	"fmt"
+	"math"
 	"slices"
+	"strconv"
 	"strings"
 	"text/tabwriter"
 	"time"
@@ -121,12 +123,17 @@ var rows = []struct {
 }{
 	{"GPUs in use", func(c *column) string { return fmt.Sprintf("%d of %d", c.GPUsInUse, c.GPUs) }},
 	{"slots free", func(c *column) string { return fmt.Sprintf("%d of %d", c.FreeSlots, c.Slots) }},
-	{"GPU memory free", func(c *column) string { return fmt.Sprintf("%v of %v", c.FreeMemoryBytes, c.MemoryBytes) }},
+	{"GPU memory free", func(c *column) string { return fmt.Sprintf("%s of %s", gib(c.FreeMemoryBytes), gib(c.MemoryBytes)) }},
 	{"free GPUs lost to fragments", func(c *column) string {
 		return fmt.Sprintf("%.2f", float64(c.FragmentationMilliGPU)/float64(vgpu.WholeGPU))
 	}},
 	{"largest gang of whole GPUs", func(c *column) string { return fmt.Sprintf("%d, %d on one node", c.LargestGang, c.LargestOnNode) }},
 	{"mean slowdown beside others", func(c *column) string { return slowdown(c.Figures) }},
+}
+
+// gib writes an amount in GiB, so that two amounts of a cell have one unit.
+func gib(b vgpu.Bytes) string {
+	return strconv.FormatFloat(math.Round(100*float64(b)/float64(vgpu.GiB))/100, 'f', -1, 64) + "Gi"
 }
 
 // counts are the rows of the table that are about what came.

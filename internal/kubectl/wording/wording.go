@@ -123,6 +123,8 @@ func change(a *why.Answer, c *why.Change, at time.Time) string {
 		return fmt.Sprintf("at %v of GPU memory%s", c.Memory, each)
 	case why.FewerSlots:
 		return fmt.Sprintf("with %s%s", Count(int(c.Slots), "slot"), each)
+	case why.AsGang:
+		return fmt.Sprintf("as a gang of %d pods with %s each", c.Members, Count(int(c.Slots), "slot"))
 	case why.AnyModel:
 		return "if it might use " + strings.Join(c.Models, ", ") + " too, with the slots of its request"
 	case why.LessHost:
@@ -132,7 +134,11 @@ func change(a *why.Answer, c *why.Change, at time.Time) string {
 	case why.FewerMembers:
 		return fmt.Sprintf("if %s were enough", Count(c.Members, "member"))
 	case why.DevicesRecover:
-		return "once " + devices(c) + " can be used again"
+		text := "once " + devices(c)
+		if commands := uncordon(c); commands != "" {
+			text += ": " + commands
+		}
+		return text
 	case why.PodsEnd:
 		in := duration.HumanDuration(max(0, time.Unix(c.At, 0).Sub(at)))
 		return fmt.Sprintf("in %s at the latest, as declared, when %s ended, unless other pods take the room", in, ended(c.Leave))
@@ -207,20 +213,27 @@ func until(holds []why.Leaving) string {
 
 // notDone says why the scheduler does not make this room by itself.
 func notDone(pods []why.Leaving) string {
-	highest, higher, already := int32(0), false, true
+	var highest *why.Leaving
+	already := true
 	for i := range pods {
 		already = already && pods[i].Already
-		if pods[i].Higher && (!higher || pods[i].Priority > highest) {
-			highest, higher = pods[i].Priority, true
+		if pods[i].Higher && (highest == nil || pods[i].Priority > highest.Priority) {
+			highest = &pods[i]
 		}
+	}
+	who, guarded := "one of them", "lower priorities, so the scheduler does it unless preemption is off, limited, or guards one of them"
+	if len(pods) == 1 {
+		who, guarded = "it", "its priority is lower, so the scheduler does it unless preemption is off, limited, or guards the pod"
 	}
 	switch {
 	case already:
 		return "already being evicted"
-	case higher:
-		return fmt.Sprintf("not done because the priority of one of them, %d, is not below that of the pod that waits", highest)
+	case highest != nil && highest.Equal:
+		return fmt.Sprintf("not done because %s has the same priority, %d", who, highest.Priority)
+	case highest != nil:
+		return fmt.Sprintf("not done because %s has a higher priority, %d", who, highest.Priority)
 	}
-	return "lower priorities, so the scheduler does it unless preemption is off, limited, or guards one of them"
+	return guarded
 }
 
 // where lists the places after a change.
@@ -250,6 +263,17 @@ func unknowns(b *strings.Builder, a *why.Answer) {
 	for _, u := range a.Unknown {
 		fmt.Fprintf(b, "  %s\n", notKnown[u])
 	}
+}
+
+// Overbooked writes what is the matter with a pod whose share does not fit on its node.
+func Overbooked(o *snapshot.Overbooked, node string) string {
+	devices := make([]string, 0, len(o.Devices))
+	for _, d := range o.Devices {
+		devices = append(devices, string(d))
+	}
+	return fmt.Sprintf("%s is on %s, and its %s of %s do not fit beside the shares of other pods: two schedulers placed pods there, or the devices have shrunk. "+
+		"The devices take no new pods until enough of them have ended.\n\nWhat to change: delete the pod if it does not run, and see to it that one scheduler of the name is active (leaderElect: true).\n",
+		Name(o.Path()), node, Count(int(o.Slots), "slot"), strings.Join(devices, ", "))
 }
 
 // Runs writes where a pod is. notStarted is what keeps its containers from running, "" for nothing.

@@ -39,6 +39,8 @@ type occupancy struct {
 	stray vgpu.Slots
 	// strays names them, for people.
 	strays []string
+	// refused are the assignments that do not fit beside the others, by UID.
+	refused []vgpu.Assignment
 	// read keeps the reading of each annotation, for the next build: pods in NodeInfos never change.
 	read map[*v1.Pod]reading
 	// owners are the pods of the NodeInfo that request vGPUs. settled says that the ledger depends only on them and the
@@ -259,7 +261,7 @@ func (b *builder) book() *vgpu.Node {
 	blocked := map[vgpu.DeviceID]bool{}
 	for _, a := range b.assignments {
 		if err := ledger.Add(a); err != nil {
-			b.out.strays = append(b.out.strays, err.Error())
+			b.out.strays, b.out.refused = append(b.out.strays, err.Error()), append(b.out.refused, a)
 			for _, c := range a.Containers {
 				for _, id := range c.Devices {
 					blocked[id] = true

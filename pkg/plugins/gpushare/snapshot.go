@@ -131,6 +131,11 @@ func (p *Plugin) snapshotNode(from *shownFrom, name string, pods map[vgpu.UID]*v
 	out.Problem = from.problem
 	if from.last != nil {
 		out.StraySlots = from.last.stray
+		for i := range from.last.refused {
+			if a := &from.last.refused[i]; pods[a.UID] != nil { // others have left since
+				out.Overbooked = append(out.Overbooked, overbookedOf(a))
+			}
+		}
 	}
 	use := measuredIn(from.use)
 	for i := range out.Devices {
@@ -152,6 +157,18 @@ func (p *Plugin) snapshotNode(from *shownFrom, name string, pods map[vgpu.UID]*v
 		describe(&hold.Pod, p.listed(hold.Path(), hold.UID), gangOf)
 		hold.Priority = priority
 	}
+	return out
+}
+
+// overbookedOf returns a pod whose share does not fit.
+func overbookedOf(a *vgpu.Assignment) snapshot.Overbooked {
+	out := snapshot.Overbooked{Name: snapshot.NameOf(a.Pod, a.UID)}
+	for _, c := range a.Containers {
+		out.Devices = append(out.Devices, c.Devices...)
+		out.Slots += c.Share.Slots * vgpu.Slots(len(c.Devices))
+	}
+	slices.Sort(out.Devices)
+	out.Devices = slices.Compact(out.Devices)
 	return out
 }
 
@@ -240,7 +257,7 @@ func (m measured) describe(out *snapshot.Device) {
 	if d == nil {
 		return
 	}
-	out.Reason = d.Reason
+	out.Reason, out.Note = d.Reason, d.Message
 	if u := d.Usage; u != nil {
 		out.Use = &snapshot.DeviceUse{
 			SMPercent: int(u.SMUtilizationPercent), BandwidthPercent: int(u.MemoryBandwidthPercent),

@@ -165,6 +165,31 @@ func TestSnapshotOfAnIllegalRequest(t *testing.T) {
 	})
 }
 
+// Another scheduler gave slots away too: the pod whose share does not fit is in the snapshot, until it leaves.
+func TestSnapshotOfAnOverbookedDevice(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t, gpuNode("n1", 2))
+		for _, name := range []string{"x", "y"} {
+			p := pod(name, 6)
+			c.createPod(bound(t, p, share(p, "n1", "GPU-n1-0", 6)))
+		}
+		synctest.Wait()
+		c.createPod(pod("tried", 1))
+		c.awaitBound("tried")
+		synctest.Wait()
+		n := c.plugin.SnapshotNodes(noGang)[0]
+		want := []snapshot.Overbooked{{Name: snapshot.NameOf("default/y", "uid-y"), Devices: []vgpu.DeviceID{"GPU-n1-0"}, Slots: 6}}
+		if diff := cmp.Diff(want, n.Overbooked); diff != "" {
+			t.Errorf("overbooked by (-want +got):\n%s", diff)
+		}
+		must.OK(t, c.client.CoreV1().Pods("default").Delete(t.Context(), "y", metav1.DeleteOptions{}))
+		synctest.Wait()
+		if n := c.plugin.SnapshotNodes(noGang)[0]; len(n.Overbooked) != 0 {
+			t.Errorf("the pod has left, and the snapshot has %+v", n.Overbooked)
+		}
+	})
+}
+
 // A pod that waits has the names of its scheduling gates.
 func TestSnapshotOfGates(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -248,12 +248,12 @@ func useOf(g *v1alpha1.GPUNode) *v1alpha1.GPUNode {
 	use.Name, use.Status.Conditions = g.Name, g.Status.Conditions
 	for i := range g.Status.Devices {
 		d := &g.Status.Devices[i]
-		reason := d.Reason
-		if reason == "" && kube.Cordoned(g, d.ID) {
-			reason = v1alpha1.ReasonCordoned
+		reason, message := d.Reason, ""
+		if cordon := kube.CordonOf(g, d.ID); reason == "" && cordon != nil {
+			reason, message = v1alpha1.ReasonCordoned, cordon.Reason
 		}
 		use.Status.Devices = append(use.Status.Devices, v1alpha1.GPUDevice{
-			ID: d.ID, Model: d.Model, Memory: d.Memory, Health: d.Health, Reason: reason, Enforcement: d.Enforcement, ContextsUsed: d.ContextsUsed,
+			ID: d.ID, Model: d.Model, Memory: d.Memory, Health: d.Health, Reason: reason, Message: message, Enforcement: d.Enforcement, ContextsUsed: d.ContextsUsed,
 			Usage: d.Usage, Tenants: d.Tenants,
 		})
 	}
