@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"slices"
 
+	"github.com/tandem-gpu/tandem/pkg/placement"
 	"github.com/tandem-gpu/tandem/pkg/vgpu"
 )
 
@@ -45,6 +46,22 @@ func classesOf(g *Group) *memberClasses {
 		mc.classOf = append(mc.classOf, at)
 	}
 	return mc
+}
+
+// withSteps returns the gang with a bound for the searches of members of several containers, where they have none: the nodes share its steps.
+func withSteps(g *Group, nodes int) *Group {
+	some := func(m Member) bool { return len(m.Request.Containers) > 1 && m.Request.Steps == 0 }
+	if !slices.ContainsFunc(g.Members, some) {
+		return g
+	}
+	out := *g
+	out.Members = slices.Clone(g.Members)
+	for i := range out.Members {
+		if some(out.Members[i]) {
+			out.Members[i].Request.Steps = placement.StepsOn(nodes)
+		}
+	}
+	return &out
 }
 
 // sameDemand reports whether two requests differ in the pod only.

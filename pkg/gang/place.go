@@ -67,6 +67,7 @@ type search struct {
 }
 
 func newSearch(c *Cluster, g *Group, cfg Config, stats *Stats) *search {
+	g = withSteps(g, len(c.Nodes))
 	mc := classesOf(g)
 	need := min(max(1, g.MinCount-len(g.Placed)), len(g.Members))
 	return &search{g: g, members: mc, snapshot: newSnapshot(c, mc, cfg, stats), need: need}

@@ -7,7 +7,7 @@ import "github.com/tandem-gpu/tandem/pkg/vgpu"
 const maxOnStack = 16
 
 // Fit returns nil when the node has devices for all containers of the request at once, else why not. The answer is
-// exact: Fit tries all arrangements of several containers, up to maxSteps. Refusal.Cut says when that limit ended the
+// exact: Fit tries all arrangements of several containers, up to Request.Steps. Refusal.Cut says when that limit ended the
 // search. An assignment of the pod itself on this node counts like any other.
 func Fit(n *vgpu.Node, r *vgpu.Request) *vgpu.Refusal { return fit(n, r, nil) }
 

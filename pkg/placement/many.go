@@ -21,26 +21,29 @@ func fitsMany(n *vgpu.Node, r *vgpu.Request, among *Neighbours) (fits, cut bool)
 		return true, false
 	}
 	s := newSearch(n, r, freeNow(n, r), among)
-	return s.arrangeFrom(0), s.cut
+	return s.find(), s.cut
 }
 
+// policySteps is how many steps of other searches one takes that compares devices by a policy.
+const policySteps = 2
+
 // arrange finds devices for all containers of a request that no single device can take. The search uses as few devices
-// as it can, and of those sets the one that the policy prefers. Where it finds nothing within maxSteps it takes any
+// as it can, and of those sets the one that the policy prefers. Where it finds nothing within its steps it takes any
 // arrangement, so that it succeeds where Fit does. nil means that there is none.
 func arrange(n *vgpu.Node, r *vgpu.Request, p *Policy) *search {
 	free := freeNow(n, r)
 	policy := *p // a copy keeps the policies of requests without a search off the heap
-	steps := 0
-	for limit := 2; limit <= len(free) && steps < maxSteps; limit++ {
+	steps, most := 0, stepsOf(r)/policySteps
+	for limit := 2; limit <= len(free) && steps < most; limit++ {
 		s := newSearch(n, r, free, p.neighbours)
-		s.policy, s.limit, s.budget = &policy, limit, maxSteps-steps
+		s.policy, s.limit, s.budget = &policy, limit, most-steps
 		if s.arrangeFrom(0) {
 			return s
 		}
 		steps += s.steps
 	}
 	s := newSearch(n, r, free, p.neighbours)
-	if s.arrangeFrom(0) {
+	if s.find() {
 		s.cut, s.policy = true, &policy
 		return s
 	}

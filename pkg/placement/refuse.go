@@ -180,7 +180,7 @@ func helpTogether(n *vgpu.Node, r *vgpu.Request) vgpu.Help {
 				empty[i] = d.Capacity()
 			}
 		}
-		if s := newSearch(n, r, empty, nil); s.arrangeFrom(0) || s.cut {
+		if s := newSearch(n, r, empty, nil); s.find() || s.cut {
 			return help
 		}
 	}

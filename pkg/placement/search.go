@@ -8,9 +8,19 @@ import (
 )
 
 // maxSteps bounds the search for an arrangement of several containers on one node: how often it tries a container on a
-// device. A larger bound tries more of the arrangements, which rarely exist. A step takes some fifty nanoseconds per
-// node. Pods of up to four containers on eight devices stay below a thousand steps.
-const maxSteps = 20_000
+// device. A larger bound tries more of the arrangements, which rarely exist. A step takes some two hundred nanoseconds. Pods of up to
+// four containers on eight devices stay below a thousand steps.
+const maxSteps = 2000
+
+// attemptSteps bounds the searches on all nodes that one look at a cluster for a pod makes: it looks several times in an attempt to place
+// the pod. leastSteps is what each node has at least, after a first try that is not counted.
+const attemptSteps, leastSteps = 30_000, 30
+
+// StepsOn returns the steps of vgpu.Request.Steps that each of so many nodes has in a look at a cluster.
+func StepsOn(nodes int) int { return min(max(leastSteps, attemptSteps/max(1, nodes)), maxSteps) }
+
+// Fewer returns the steps of a search for a request, at most so many.
+func Fewer(r *vgpu.Request, most int) int { return min(stepsOf(r), most) }
 
 // search arranges the containers of one pod on the devices of one node. The search tries the arrangements depth first,
 // containers with the most slots first. A swap of devices in equal state, or (for Fit) of equal containers, gives no
@@ -26,6 +36,14 @@ type search struct {
 	load       []vgpu.Use // by the pod: device × phases + phase
 	order      []int      // containers
 	twin       []bool     // per place in order: equal to the container before, always on one device
+
+	// on has the share of each container on each device, without devices where it has none there. ranks has room for a list of devices at each
+	// place of the order.
+	on    []vgpu.Share
+	ranks []int
+	// needs are the least that the containers from each place of the order on use together, place × phases + phase; left is what is free of
+	// all devices in each phase.
+	needs, left []vgpu.Use
 
 	shares  []vgpu.Share // per container
 	devices [][]int      // per container
@@ -43,7 +61,7 @@ func newSearch(n *vgpu.Node, r *vgpu.Request, free []vgpu.Use, among *Neighbours
 	for i := range r.Containers {
 		kinds = append(kinds, r.Containers[i].Kind)
 	}
-	s := &search{n: n, r: r, free: free, limit: len(free), budget: maxSteps, neighbours: among}
+	s := &search{n: n, r: r, free: free, limit: len(free), budget: stepsOf(r), neighbours: among}
 	s.spans, s.phases = vgpu.Spans(kinds)
 	s.load = make([]vgpu.Use, len(free)*s.phases)
 	s.touched = make([]int, len(free))
@@ -57,7 +75,142 @@ func newSearch(n *vgpu.Node, r *vgpu.Request, free []vgpu.Use, among *Neighbours
 	for k := 1; k < len(s.order); k++ {
 		s.twin[k] = s.equal(s.order[k-1], s.order[k])
 	}
+	s.ranks = make([]int, len(kinds)*len(free))
+	s.addUp()
 	return s
+}
+
+// stepsOf returns the steps of a search for a request.
+func stepsOf(r *vgpu.Request) int { return cmp.Or(r.Steps, maxSteps) }
+
+// addUp computes the shares, and what the containers need together at least.
+func (s *search) addUp() {
+	m := len(s.free)
+	s.on = make([]vgpu.Share, len(s.order)*m)
+	s.left, s.needs = make([]vgpu.Use, s.phases), make([]vgpu.Use, (len(s.order)+1)*s.phases)
+	for _, u := range s.free {
+		for p := range s.left {
+			s.left[p] = s.left[p].Plus(vgpu.Use{Slots: max(0, u.Slots), Memory: max(0, u.Memory), Contexts: min(max(0, u.Contexts), manyContexts)})
+		}
+	}
+	for k := len(s.order) - 1; k >= 0; k-- {
+		c, least := s.order[k], vgpu.Use{}
+		for i := range m {
+			share, legal := s.on[c*m+max(0, i-1)], i > 0 && s.on[c*m+i-1].Devices > 0
+			if i == 0 || s.n.Shape(i) != s.n.Shape(i-1) {
+				share, legal = s.r.ShareOn(c, &s.n.Devices()[i])
+			}
+			if !legal {
+				continue
+			}
+			s.on[c*m+i] = share
+			use, n := share.Use(), share.Devices
+			all := vgpu.Use{Slots: use.Slots * vgpu.Slots(n), Memory: use.Memory * vgpu.Bytes(n), Contexts: use.Contexts * n}
+			if least == (vgpu.Use{}) {
+				least = all
+			}
+			least = vgpu.Use{Slots: min(least.Slots, all.Slots), Memory: min(least.Memory, all.Memory), Contexts: min(least.Contexts, all.Contexts)}
+		}
+		for p := range s.phases {
+			needs := s.needs[(k+1)*s.phases+p]
+			if p >= s.spans[c].First && p <= s.spans[c].Last {
+				needs = needs.Plus(least)
+			}
+			s.needs[k*s.phases+p] = needs
+		}
+	}
+}
+
+// manyContexts stands for a device without a bound, so that sums do not overflow.
+const manyContexts = 1 << 20
+
+// enough reports whether what is free of all devices is as much as the containers from place k of the order on need together.
+func (s *search) enough(k int) bool {
+	for p := range s.left {
+		if !s.needs[k*s.phases+p].Within(s.left[p]) {
+			return false
+		}
+	}
+	return true
+}
+
+// find looks for any arrangement, first without a search.
+func (s *search) find() bool { return s.enough(0) && (s.tight() || s.arrangeFrom(0)) }
+
+// tight puts each container, the largest first, on the devices of which it leaves the least, and goes back on none. Most pods that fit do so.
+func (s *search) tight() bool {
+	order := slices.Clone(s.order)
+	slices.SortStableFunc(order, func(a, b int) int { return cmp.Compare(s.part(b), s.part(a)) })
+	for _, c := range order {
+		list := s.ranked(0, c)
+		slices.SortStableFunc(list, func(a, b int) int { return cmp.Compare(s.freeOf(c, a), s.freeOf(c, b)) })
+		for at, i := range list {
+			if s.putSet(c, list[at:], s.on[c*len(s.free)+i]) {
+				break
+			}
+		}
+		if len(s.devices[c]) == 0 {
+			s.clear()
+			return false
+		}
+	}
+	if !s.keepsPromises() {
+		s.clear()
+		return false
+	}
+	return true
+}
+
+// putSet puts a container on the first of the listed devices and the next ones of its shape, and reports whether there are enough.
+func (s *search) putSet(c int, list []int, share vgpu.Share) bool {
+	set := make([]int, 0, share.Devices)
+	for _, i := range list {
+		if s.n.Shape(i) == s.n.Shape(list[0]) && len(set) < share.Devices {
+			set = append(set, i)
+		}
+	}
+	if len(set) < share.Devices {
+		return false
+	}
+	s.shares[c] = share
+	for _, i := range set {
+		s.put(c, i)
+	}
+	return true
+}
+
+// part is which part of all that is free a container needs of the amount that is scarcest for it, in millionths.
+func (s *search) part(c int) (most int64) {
+	for i := range s.free {
+		if share := s.on[c*len(s.free)+i]; share.Devices > 0 {
+			use, free := share.Use(), s.left[s.spans[c].Last]
+			n := int64(share.Devices)
+			return max(millionths(int64(use.Slots)*n, int64(free.Slots)), millionths(int64(use.Memory)*n, int64(free.Memory)), millionths(int64(use.Contexts)*n, int64(free.Contexts)))
+		}
+	}
+	return 0
+}
+
+// freeOf is how much of a device is free in the last phase of a container, in millionths of what the container takes of its scarcest amount.
+func (s *search) freeOf(c, i int) int64 {
+	free, use := s.free[i].Minus(s.load[i*s.phases+s.spans[c].Last]), s.on[c*len(s.free)+i].Use()
+	return min(millionths(int64(free.Slots), int64(use.Slots)), millionths(int64(free.Memory), int64(use.Memory)), millionths(int64(free.Contexts), int64(use.Contexts)))
+}
+
+func millionths(part, of int64) int64 {
+	if of <= 0 {
+		return 1 << 40
+	}
+	return int64(float64(part) / float64(of) * 1e6)
+}
+
+// clear removes all devices of all containers.
+func (s *search) clear() {
+	for c := range s.devices {
+		for len(s.devices[c]) > 0 {
+			s.removeLast(c)
+		}
+	}
 }
 
 // equal reports whether the search may swap two containers, and each takes one device wherever it is legal.
@@ -84,6 +237,9 @@ func (s *search) arrangeFrom(k int) bool {
 	if k == len(s.order) {
 		return s.keepsPromises()
 	}
+	if !s.enough(k) {
+		return false
+	}
 	c := s.order[k]
 	ranked := s.ranked(k, c)
 	if s.policy != nil && s.placeLinked(k, c, ranked) {
@@ -99,7 +255,7 @@ func (s *search) ranked(k, c int) []int {
 	if s.policy == nil && s.twin[k] {
 		first = s.devices[s.order[k-1]][0]
 	}
-	var list []int
+	list := s.ranks[k*len(s.free) : k*len(s.free) : (k+1)*len(s.free)]
 	for i := first; i < len(s.free); i++ {
 		if share, legal := s.share(c, i); legal && s.fits(c, i, share.Use()) {
 			list = append(list, i)
@@ -130,7 +286,8 @@ func (s *search) sort(list []int, c int) {
 }
 
 func (s *search) share(c, i int) (vgpu.Share, bool) {
-	return s.r.ShareOn(c, &s.n.Devices()[i])
+	share := s.on[c*len(s.free)+i]
+	return share, share.Devices > 0
 }
 
 // fits reports whether device i has room for container c beside the pod's other containers, in each of its phases.
@@ -230,6 +387,7 @@ func (s *search) put(c, i int) bool {
 	s.devices[c] = append(s.devices[c], i)
 	for p := s.spans[c].First; p <= s.spans[c].Last; p++ {
 		s.load[i*s.phases+p] = s.load[i*s.phases+p].Plus(s.shares[c].Use())
+		s.left[p] = s.left[p].Minus(s.shares[c].Use())
 	}
 	return true
 }
@@ -240,6 +398,7 @@ func (s *search) removeLast(c int) {
 	s.devices[c] = s.devices[c][:len(s.devices[c])-1]
 	for p := s.spans[c].First; p <= s.spans[c].Last; p++ {
 		s.load[i*s.phases+p] = s.load[i*s.phases+p].Minus(s.shares[c].Use())
+		s.left[p] = s.left[p].Plus(s.shares[c].Use())
 	}
 	if s.touched[i]--; s.touched[i] == 0 {
 		s.count--

@@ -18,8 +18,8 @@ type nodeSearch struct {
 	node    nodeView
 	sets    deviceSets
 	best    *nodePlan
-	// stepsLeft is the remaining number of steps for the node.
-	stepsLeft int
+	// stepsLeft is the remaining number of steps for the node, allLeft that for all nodes.
+	stepsLeft, allLeft int
 	// probing says that the search looks at one container only, to see whether the node is worth a full search.
 	// worthSearch is the result.
 	probing, worthSearch bool
@@ -40,11 +40,20 @@ func (f *nodePlan) compare(o *nodePlan) int {
 
 // pod answers for a preemptor that is one pod.
 func (q *question) pod() *answer {
-	h := &nodeSearch{q: q, r: &q.g.Members[0].Request, victims: newVictimSet(q)}
+	h := &nodeSearch{q: q, r: &q.g.Members[0].Request, victims: newVictimSet(q), allLeft: manyNodes * q.cfg.MaxSteps}
+	if len(h.r.Containers) > 1 {
+		r := *h.r
+		r.Steps = placement.Fewer(&r, stepsToFit)
+		h.r = &r
+	}
 	h.cover = cover{search: h, slot: make([]int32, len(q.candidates.Pods))}
 	h.sets.search = h
 	for _, d := range h.candidates() {
 		if h.best != nil && d.least.Compare(h.best.cost) > 0 {
+			break
+		}
+		if h.best != nil && h.allLeft <= 0 && len(h.r.Containers) > 1 {
+			q.stats.Cut = true
 			break
 		}
 		q.stats.Places++
@@ -58,6 +67,15 @@ func (q *question) pod() *answer {
 	}
 	return &h.best.answer
 }
+
+// Bounds of the search on many nodes. Larger ones find cheaper victims where many nodes cost nearly the same.
+const (
+	// manyNodes is how many nodes may take all of Config.MaxSteps; after them a node has its first set.
+	manyNodes = 16
+	// fitSteps is how many steps count for one of a pod of several containers, which is placed anew in it, and stepsToFit bounds the search of each
+	// such placement.
+	fitSteps, stepsToFit = 128, 200
+)
 
 // nodeCandidate is a node with the least cost of making room on it.
 type nodeCandidate struct {
@@ -117,7 +135,7 @@ func (h *nodeSearch) fitsNow(node int) bool {
 	for i := range n.Devices() {
 		free += n.FreeFor(i, h.r).Slots
 	}
-	return free >= h.r.PeakSlots() && placement.Fit(n, h.r) == nil
+	return free >= h.r.PeakSlots() && placement.Policy{}.Fits(n, h.r)
 }
 
 // fitsOne is placement.Fit for a request of one container, without the reason.
@@ -155,27 +173,34 @@ func lacksOf(room, asks vgpu.Room) (lacks amount) {
 // searchNode looks for the cheapest pods on one node.
 func (h *nodeSearch) searchNode(node int) {
 	h.node.load(h, node)
-	h.stepsLeft = h.q.cfg.MaxSteps
 	switch len(h.r.Containers) {
 	case 0:
-		h.onHost(h.node.hostLacks)
+		h.within(1, func() { h.onHost(h.node.hostLacks) })
 	case 1:
-		h.onDevices(0)
+		h.within(1, func() { h.onDevices(0) })
 	default:
 		if h.best == nil || h.probe() {
-			h.cover.solveByFit()
+			h.within(fitSteps, h.cover.solveByFit)
 		}
 	}
+}
+
+// within has a search take steps, each of which counts as some.
+func (h *nodeSearch) within(counts int, search func()) {
+	most := max(0, min(h.q.cfg.MaxSteps, h.allLeft/counts))
+	h.stepsLeft = most
+	search()
+	h.allLeft -= counts * (most - h.stepsLeft)
 }
 
 // probe reports whether each container by itself may have room for no more than the best cost so far.
 func (h *nodeSearch) probe() bool {
 	h.probing, h.worthSearch = true, true
 	for c := 0; c < len(h.r.Containers) && h.worthSearch; c++ {
-		h.worthSearch, h.stepsLeft = false, h.q.cfg.MaxSteps
-		h.onDevices(c)
+		h.worthSearch = false
+		h.within(1, func() { h.onDevices(c) })
 	}
-	h.probing, h.stepsLeft = false, h.q.cfg.MaxSteps
+	h.probing = false
 	return h.worthSearch
 }
 
@@ -323,7 +348,7 @@ func (h *nodeSearch) fewestWaits() (*vgpu.Node, []int) {
 // fits reports whether a node with a given ledger takes the pod.
 func (h *nodeSearch) fits(n *vgpu.Node) bool {
 	lacks := lacksOf(n.Room(), h.r.Host)
-	return lacks.met() && h.q.cfg.Policy.Fit(n, h.r) == nil
+	return lacks.met() && h.q.cfg.Policy.Fits(n, h.r)
 }
 
 // reprieve spares units of the best plan without which the pod fits. A search that a bound cut may have found such a

@@ -176,3 +176,47 @@ func TestOvercommittedHost(t *testing.T) {
 		}
 	}
 }
+
+// A pod of many unlike containers takes a bounded number of steps on all nodes together, and gets a plan where there is one: the search goes to no
+// further node when its steps are used up.
+func TestManyNodesShareSteps(t *testing.T) {
+	plan := unlikeRow(t, 200, 7).plan()
+	if plan.Refused != nil || !plan.Stats.Cut {
+		t.Errorf("refused %v, cut %v", plan.Refused, plan.Stats.Cut)
+	}
+	if most := 40_000; plan.Stats.Steps > most {
+		t.Errorf("%d steps, want at most %d", plan.Stats.Steps, most)
+	}
+}
+
+// unlikeRow has nodes whose devices are full of pods of unlike costs, and a preemptor of so many unlike containers.
+func unlikeRow(tb testing.TB, nodes, containers int) *row {
+	drawing := ""
+	for i := range nodes {
+		drawing += fmt.Sprintf("n%04d:", i)
+		for g := range 4 {
+			drawing += fmt.Sprintf(" %s g%d A100 [p%d.%d.a:1 p%d.%d.b:2 p%d.%d.c:3 p%d.%d.d:4]", []string{"", "|"}[min(g, 1)], g, i, g, i, g, i, g, i, g)
+		}
+		drawing += "\n"
+	}
+	slots := []vgpu.Slots{9, 7, 6, 5, 4, 3, 2, 1, 1, 1, 1}[:containers]
+	r := newRow(tb, drawing, slots...).lose(func(i int) int64 { return int64(7*i%13 + 1) })
+	if containers > 1 {
+		r.memory = 30 * vgpu.GiB
+	}
+	return r
+}
+
+// BenchmarkExtremes is one plan on full nodes for a pod of many unlike containers, and for one of one container.
+func BenchmarkExtremes(b *testing.B) {
+	for _, nodes := range []int{60, 1000} {
+		for _, containers := range []int{1, 7, 11} {
+			b.Run(fmt.Sprintf("preemptor/%d-containers/%d-nodes", containers, nodes), func(b *testing.B) {
+				r := unlikeRow(b, nodes, containers)
+				for b.Loop() {
+					r.plan()
+				}
+			})
+		}
+	}
+}

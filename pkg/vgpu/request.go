@@ -24,6 +24,10 @@ const (
 	Sidecar
 )
 
+// MaxContainers is the most containers of a pod that may ask for slots: one for each GPU of the largest nodes. More of them cost time in each attempt to
+// place the pod.
+const MaxContainers = 16
+
 // Request is the request of one pod.
 type Request struct {
 	UID UID
@@ -47,6 +51,9 @@ type Request struct {
 	// Preferences say on which GPU models the pod does less work than on others. Other models lose nothing. Unlike
 	// Variants they forbid no model.
 	Preferences []Preference
+	// Steps bounds a search for an arrangement of several containers on one node, 0 for the default of package placement. One that looks at many
+	// nodes for the pod divides its steps among them.
+	Steps int
 	// Host is the CPU and memory in the pod's request. Fit does not count it, since other plugins of the scheduler do;
 	// some policies do.
 	Host Room

@@ -151,6 +151,7 @@ func ask(s *snapshot.Snapshot, pods []*snapshot.Pending, name *snapshot.GangName
 			return nil, fmt.Errorf("explain: the request of the pod %s: %w", pods[i].Path(), err)
 		}
 		q.requests = append(q.requests, *r)
+		q.requests[i].Steps = placement.StepsOn(len(nodes))
 	}
 	if name != nil {
 		q.join(nodes)

@@ -26,6 +26,8 @@ const (
 )
 
 const (
+	legalContainers = "at most 16 containers of a pod may ask for vGPUs, init containers included"
+
 	legalVGPU    = "it must be a whole number of slots from 1 to 128000"
 	legalMemory  = "it must be a whole number of bytes from 1 to 1Pi"
 	legalCompute = "it must be a whole number of percent of a device from 1 to 100, without a sign or unit"
@@ -73,6 +75,9 @@ func Request(pod *v1.Pod) (vgpu.Request, error) {
 	var err error
 	if r.Containers, err = Containers(pod); err != nil || len(r.Containers) == 0 {
 		return r, err
+	}
+	if n := len(r.Containers); n > vgpu.MaxContainers {
+		return r, &FieldError{Field: "spec.containers", Value: strconv.Itoa(n), Legal: legalContainers, MustReplace: true}
 	}
 	if r.ComputeLimit, err = computeLimit(pod); err != nil {
 		return r, err

@@ -3,6 +3,7 @@ package kube
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
@@ -84,6 +85,7 @@ func TestRequestRefusesWrongFields(t *testing.T) {
 		{"negative memory", pods.New("1/-1"), memoryOf0, "-1", true},
 		{"more memory than any device", pods.New("1/2Pi"), memoryOf0, "2Pi", true},
 		{"memory beyond int64 (Quantity caps it)", pods.New("1/1000Ei"), memoryOf0, "9223372036854775807", true},
+		{"more containers than there are GPUs", pods.New(slices.Repeat([]string{"1"}, 17)...), "spec.containers", "17", true},
 		{"init container", withInit, "spec.initContainers[1].resources.limits[tandem-gpu.io/vgpu]", "-1", true},
 		{"compute limit 0", limitOf(v1alpha1.AnnotationComputeLimit, "0"), compute, "0", false},
 		{"compute limit 101", limitOf(v1alpha1.AnnotationComputeLimit, "101"), compute, "101", false},

@@ -70,11 +70,16 @@ type kind struct {
 	sized bool
 }
 
+// manyFreed is as how many nodes a node counts on which room became free: many pods that wait are asked about it. A pod that a cut search
+// misses is tried again as all are.
+const manyFreed = 1000
+
 func newKind(pod *v1.Pod) *kind {
 	r, err := readRequest(pod)
 	if err != nil {
 		return &kind{broken: true}
 	}
+	r.Steps = placement.StepsOn(manyFreed)
 	k := &kind{least: r.Priority}
 	if never := pod.Spec.PreemptionPolicy; never != nil && *never == v1.PreemptNever {
 		k.least = math.MinInt32

@@ -24,6 +24,7 @@ func (s *state) complete(pod *v1.Pod, r *vgpu.Request, know *learning.Snapshot, 
 	if len(r.Containers) == 0 {
 		return nil
 	}
+	r.Steps = s.steps()
 	number := know.Number(pod)
 	if know.Known(number) {
 		r.Workload = uint32(number)
@@ -36,6 +37,13 @@ func (s *state) complete(pod *v1.Pod, r *vgpu.Request, know *learning.Snapshot, 
 	rates, err := s.ratesOf(w)
 	r.Preferences = preferencesOf(rates, profileOf(pod, w), r, offers)
 	return err
+}
+
+// steps returns how many steps a search for an arrangement on one node may take, so that those on all nodes are bounded together.
+func (s *state) steps() int {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	return placement.StepsOn(len(s.nodes))
 }
 
 // profileOf returns the name under which a table has the curves of a pod, "" for none.
