@@ -112,3 +112,29 @@ func BenchmarkExtremes(b *testing.B) {
 		}
 	}
 }
+
+// BenchmarkWholeDevices is one look at all nodes for a pod of half of the devices of nodes of sixteen, whose links are all alike, or not.
+func BenchmarkWholeDevices(b *testing.B) {
+	for name, islands := range map[string]int{"one switch": 1, "two islands": 2} {
+		b.Run(name, func(b *testing.B) {
+			var devices []vgpu.Device
+			for i := range 16 {
+				d := vgpu.Device{ID: vgpu.DeviceID(fmt.Sprint("GPU-", i)), Index: i, Model: "V100", Slots: 10, Memory: 32 * vgpu.GiB, Contexts: 48, Healthy: true}
+				for j := range i {
+					if i*islands/16 == j*islands/16 {
+						d.Links = append(d.Links, vgpu.Link{Peer: vgpu.DeviceID(fmt.Sprint("GPU-", j)), Class: vgpu.LinkNVLink, Lanes: 6})
+					}
+				}
+				devices = append(devices, d)
+			}
+			n, err := vgpu.NewNode("n", devices)
+			if err != nil {
+				b.Fatal(err)
+			}
+			r, p := &vgpu.Request{UID: "u", Pod: "team/whole", Containers: []vgpu.ContainerRequest{{Name: "c", Slots: 80}}}, Policy{}.orDefault()
+			for b.Loop() {
+				scoreOn(n, r, &p)
+			}
+		})
+	}
+}

@@ -33,6 +33,10 @@ func average(sum int64, m int) int64 {
 // The sum approximates how fast a job on the set communicates. A slow pair can hide behind fast ones, and a ring does
 // not need every pair.
 func BestSet(n *vgpu.Node, candidates []int, m int, out []int) (sum int64, all bool) {
+	if q, alike := alikeLinks(n, candidates); alike {
+		copy(out, candidates[:m])
+		return q * int64(m*(m-1)/2), true
+	}
 	if combinations(len(candidates), m) > maxSets {
 		return greedySet(n, candidates, m, out), false
 	}
@@ -66,6 +70,19 @@ func BestSet(n *vgpu.Node, candidates []int, m int, out []int) (sum int64, all b
 		changed = advance(at, len(candidates))
 	}
 	return best, true
+}
+
+// alikeLinks returns the quality of the links of the candidates, and whether it is one: a switch joins them, or nothing does. Then the first set is the best.
+func alikeLinks(n *vgpu.Node, candidates []int) (quality int64, alike bool) {
+	quality = Quality(n.Link(candidates[0], candidates[1]))
+	for a := range candidates {
+		for b := range a {
+			if Quality(n.Link(candidates[b], candidates[a])) != quality {
+				return 0, false
+			}
+		}
+	}
+	return quality, true
 }
 
 // advance turns at into the next combination of n positions, and returns the first place that changed, −1 at the end.

@@ -26,6 +26,8 @@ const (
 	startsWithin = 2 * time.Minute
 	// maxAnswers bounds the answers of one pass. Where more Workloads wait, the next pass goes on after them.
 	maxAnswers = 100
+	// maxPodsInPass bounds their pods, but for the first Workload: 1,000 pods are placed in some ten milliseconds, and those that do not fit three times.
+	maxPodsInPass = 5000
 )
 
 // visit is one Workload in one pass.
@@ -85,15 +87,29 @@ func (c *Controller) tell(ctx context.Context, w *visit, answer Answer) error {
 	return nil
 }
 
-// turn returns the Workloads that a pass looks at: all, or where they are too many those after the ones of the last pass. Otherwise many that
+// turn returns the Workloads that a pass looks at: all, or where they are too many or too large those after the ones of the last pass. Otherwise many that
 // stay would keep others from ever being looked at.
 func (c *Controller) turn(waiting []*visit) []*visit {
-	if len(waiting) <= maxAnswers || c.next >= len(waiting) {
+	if c.next >= len(waiting) || len(few(waiting)) == len(waiting) {
 		c.next = 0
 	}
-	turn := waiting[c.next:min(len(waiting), c.next+maxAnswers)]
+	turn := few(waiting[c.next:])
 	c.next += len(turn)
 	return turn
+}
+
+// few returns the first Workloads, as many as a pass may look at.
+func few(waiting []*visit) []*visit {
+	pods := 0
+	for i, w := range waiting {
+		for k := range w.Spec.PodSets {
+			pods += int(w.Spec.PodSets[k].Count)
+		}
+		if i == maxAnswers || i > 0 && pods > maxPodsInPass {
+			return waiting[:i]
+		}
+	}
+	return waiting
 }
 
 // visits returns the Workloads that were answered Ready and may not have all their pods yet, and those that wait for an answer, both by turn.

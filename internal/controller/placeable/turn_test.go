@@ -251,3 +251,27 @@ func TestKeepPart(t *testing.T) {
 		t.Errorf("beside an elastic gang that takes all GPUs: %+v", got)
 	}
 }
+
+// A pass looks at as many Workloads as have a bounded number of pods together, at one at least.
+func TestLargeWorkloadsTakeTurns(t *testing.T) {
+	var waiting []*visit
+	for range 30 {
+		w := &visit{}
+		w.Spec.PodSets = []PodSet{{Count: 600}, {Count: 400}}
+		waiting = append(waiting, w)
+	}
+	c, looked := &Controller{}, 0
+	for pass := range 6 {
+		turn := c.turn(waiting)
+		if looked += len(turn); len(turn) != maxPodsInPass/1000 {
+			t.Fatalf("pass %d looks at %d Workloads of 1,000 pods", pass, len(turn))
+		}
+	}
+	if looked != len(waiting) {
+		t.Errorf("six passes look at %d of %d Workloads", looked, len(waiting))
+	}
+	waiting[0].Spec.PodSets[0].Count = 10 * maxPodsInPass
+	if turn := c.turn(waiting); len(turn) != 1 || turn[0] != waiting[0] {
+		t.Errorf("a pass looks at %d Workloads, one of them very large", len(turn))
+	}
+}
