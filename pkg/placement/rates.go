@@ -131,6 +131,9 @@ func (t *Rates) At(profile, model string, share vgpu.MilliGPU) Rate {
 	return 0
 }
 
+// Has reports whether there is a curve of a workload on a model.
+func (t *Rates) Has(profile, model string) bool { return t.curve(profile, model) != nil }
+
 func (t *Rates) curve(profile, model string) *curve {
 	if t == nil {
 		return nil

@@ -16,7 +16,7 @@ import (
 func lateProfile(t *testing.T, c *gangCluster) {
 	pods := []string{"chat-0", "chat-1", "chat-2"}
 	for _, name := range pods {
-		p := vgpuPod(name, 1)
+		p := vgpuPod(name, 5) // half of a device, as the profile says
 		p.Labels = map[string]string{v1alpha1.LabelProfile: "chat"}
 		p.Annotations = map[string]string{v1alpha1.AnnotationMaxLatency: "40ms"}
 		c.submit(t, p)

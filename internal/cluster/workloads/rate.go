@@ -56,6 +56,19 @@ func RateError(pod *v1.Pod, u *placement.Unreachable) *kube.FieldError {
 	return kube.AnnotationError(pod, v1alpha1.AnnotationRate, u.String())
 }
 
+// LabelOwnCurves is the label of namespaces whose own curves may give their pods more than these ask for, where its value is OwnCurvesAllowed.
+const (
+	LabelOwnCurves   = v1alpha1.Domain + "/own-curves"
+	OwnCurvesAllowed = "allowed"
+)
+
+// ChargeError says at a pod's annotation that the curves of its namespace ask for more slots than the pod does, which its quota counts.
+func ChargeError(pod *v1.Pod, key string, asked, needed vgpu.Slots) *kube.FieldError {
+	return kube.AnnotationError(pod, key, fmt.Sprintf("by the curves of WorkloadProfile %s/%s it takes %d slots at least, and the pod asks for %d, which its quota counts: "+
+		"ask for %d, or have an administrator label the namespace %s=%s or declare the curve in the arguments of the scheduler",
+		pod.Namespace, pod.Labels[v1alpha1.LabelProfile], needed, asked, needed, LabelOwnCurves, OwnCurvesAllowed))
+}
+
 func parseRate(raw string) (placement.Rate, error) {
 	rate, ok := kube.Decimal(raw)
 	if !ok || rate < 1 {

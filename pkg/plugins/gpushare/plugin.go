@@ -192,6 +192,11 @@ func newPlugin(
 	})
 	p.state = newState(pods.Lister(), m, learner)
 	p.state.prices, p.state.freed = givenPrices(args), p.pending.activateOn
+	namespaces := handle.SharedInformerFactory().Core().V1().Namespaces().Lister()
+	p.state.ownCurves = func(name string) bool {
+		namespace, err := namespaces.Get(name)
+		return err == nil && namespace.Labels[workloads.LabelOwnCurves] == workloads.OwnCurvesAllowed
+	}
 	if err := p.expect(args); err != nil {
 		return nil, fmt.Errorf("start plugin %s: %s: %w", Name, path.Child("typicalRequests"), err)
 	}

@@ -1,10 +1,13 @@
 package gpushare
 
 import (
+	"slices"
+
 	v1 "k8s.io/api/core/v1"
 
 	"github.com/tandem-gpu/tandem/internal/cluster/workloads"
 	"github.com/tandem-gpu/tandem/pkg/api/config"
+	"github.com/tandem-gpu/tandem/pkg/api/v1alpha1"
 	"github.com/tandem-gpu/tandem/pkg/placement"
 	"github.com/tandem-gpu/tandem/pkg/vgpu"
 )
@@ -65,8 +68,37 @@ func (s *state) size(pod *v1.Pod, r *vgpu.Request, w *workloads.Workload, offers
 	if unreachable != nil {
 		return true, workloads.RateError(pod, unreachable)
 	}
-	r.Variants = variants
-	return true, nil
+	r.Variants, err = s.charged(pod, v1alpha1.AnnotationRate, wanted, variants, offers)
+	return true, err
+}
+
+// charged returns the variants of which no slot is beyond those that the pod asks for, and that its quota counts. Curves of the arguments are the
+// administrator's, so that their variants all count; so do those of namespaces whose own curves are allowed. The error says that
+// no variant is left.
+func (s *state) charged(pod *v1.Pod, key string, wanted placement.Wanted, variants []vgpu.Variant, offers []vgpu.Offer) ([]vgpu.Variant, error) {
+	if s.ownCurves != nil && s.ownCurves(pod.Namespace) {
+		return variants, nil
+	}
+	fewest := vgpu.Slots(0)
+	left := slices.DeleteFunc(variants, func(v vgpu.Variant) bool {
+		if key == v1alpha1.AnnotationRate && s.rates.Has(wanted.Profile, v.Model) {
+			return false
+		}
+		needed := vgpu.Slots(0)
+		for i := range offers {
+			if d := &offers[i].Device; d.Model == v.Model {
+				needed = max(needed, vgpu.SlotsOf(v.Compute, d.Slots))
+			}
+		}
+		if needed > wanted.Least && (fewest == 0 || needed < fewest) {
+			fewest = needed
+		}
+		return needed > wanted.Least
+	})
+	if len(left) > 0 {
+		return left, nil
+	}
+	return nil, workloads.ChargeError(pod, key, wanted.Least, fewest)
 }
 
 func (s *state) sizeByLatency(pod *v1.Pod, r *vgpu.Request, w *workloads.Workload, wanted placement.Wanted, offers []vgpu.Offer) error {
@@ -81,6 +113,7 @@ func (s *state) sizeByLatency(pod *v1.Pod, r *vgpu.Request, w *workloads.Workloa
 	if unreachable != nil {
 		return workloads.LatencyError(pod, unreachable)
 	}
-	r.Variants = variants
-	return nil
+	var err error
+	r.Variants, err = s.charged(pod, v1alpha1.AnnotationMaxLatency, wanted, variants, offers)
+	return err
 }

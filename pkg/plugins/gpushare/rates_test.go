@@ -1,7 +1,9 @@
 package gpushare
 
 import (
+	"fmt"
 	"strconv"
+	"strings"
 	"testing"
 	"time"
 
@@ -236,6 +238,43 @@ func TestLatencyBecomesVariants(t *testing.T) {
 	both.Annotations[v1alpha1.AnnotationRate] = "30"
 	expect(t, "both", refused(both), `metadata.annotations[tandem-gpu.io/max-latency]: "40ms" is not legal, `+
 		`it stands beside tandem-gpu.io/rate, a pod has one of both; correct the annotation and the pod is tried again`)
+}
+
+// The curves of a namespace give its pods no slot that they do not ask for, and that their quota does not count, where no administrator
+// allows it. Those of the arguments do.
+func TestOwnCurvesGiveWhatIsCharged(t *testing.T) {
+	d := ratedDesk(t)
+	own := curves([4]string{"A100", "100", "300", "10ms"}, [4]string{"A100", "200", "600", "5ms"}, [4]string{"V100", "100", "10", ""})
+	own.Name, own.Namespace = "mine", "charged"
+	d.declare(own)
+	wants := func(slots int, key, value string) *v1.Pod {
+		return with(rated("p", slots, "0"), func(p *v1.Pod) {
+			p.Namespace, p.Labels, p.Annotations = "charged", map[string]string{v1alpha1.LabelProfile: "mine"}, map[string]string{key: value}
+		})
+	}
+	const text = "by the curves of WorkloadProfile charged/mine it takes %d slots at least, and the pod asks for %d, which its quota counts: ask for %d, or have an administrator " +
+		"label the namespace tandem-gpu.io/own-curves=allowed"
+	for _, test := range []struct {
+		pod    *v1.Pod
+		needed int
+	}{
+		{wants(1, v1alpha1.AnnotationRate, "30"), 0}, // a tenth
+		{wants(1, v1alpha1.AnnotationRate, "31"), 2},
+		{wants(1, v1alpha1.AnnotationRate, "300"), 10},
+		{wants(10, v1alpha1.AnnotationRate, "300"), 0},
+		{wants(1, v1alpha1.AnnotationMaxLatency, "10ms"), 10},
+		{wants(10, v1alpha1.AnnotationMaxLatency, "10ms"), 0},
+	} {
+		_, status := d.plugin.PreFilter(t.Context(), framework.NewCycleState(), test.pod, d.nodes)
+		asked := test.pod.Spec.Containers[0].Resources.Limits[v1alpha1.ResourceVGPU]
+		if want := fmt.Sprintf(text, test.needed, asked.Value(), test.needed); test.needed == 0 && !status.IsSuccess() || test.needed > 0 && !strings.Contains(status.Message(), want) {
+			t.Errorf("%v, %v: %s", asked.Value(), test.pod.Annotations, status.Message())
+		}
+	}
+	ours := with(rated("q", 1, "150"), func(p *v1.Pod) { p.Namespace = "charged" }) // bert is of the arguments
+	if got := requestOf(d.preFilter(ours)).Variants; len(got) != 1 || got[0].Compute != 500 {
+		t.Errorf("by the administrator's curve: %+v", got)
+	}
 }
 
 // A pod that wants no rate would rather have the model on which it does the most for the price, and goes elsewhere when that

@@ -29,6 +29,8 @@ type state struct {
 	// those of the models.
 	rates  *placement.Rates
 	prices map[string]int64
+	// ownCurves reports whether the curves of a namespace's own WorkloadProfiles may give pods more than they ask for; nil for none.
+	ownCurves func(namespace string) bool
 	// freed has the pods tried again that may have room on a node: room became free there without an event of the framework.
 	freed func(node string)
 	// rule is replaced by PreFilter alone, so that it is one for all steps of a scheduling cycle.
