@@ -23,8 +23,8 @@ const (
 	// webHeader bounds the header of a request in bytes.
 	webHeader = 16 << 10
 	// webConnections bounds the connections, and so the memory and the descriptors that they take. The kubelet's probes
-	// and a few scrapers need some. Beyond it the server closes the oldest connection, so that held connections cannot
-	// keep the probes out.
+	// and a few scrapers need some. Beyond it the server closes the oldest connection of the address that has the most, so
+	// that neither held connections nor ever new ones of another address keep the probes out.
 	webConnections = 64
 )
 
@@ -58,15 +58,17 @@ func handler(p *loop.Pulse, ready func() error, metrics http.Handler) http.Handl
 	return mux
 }
 
-// boundedListener is a listener that keeps at most so many connections open. For one more the listener closes the
-// oldest.
+// boundedListener is a listener that keeps at most so many connections open. For one more the listener closes one of the address that has the most:
+// the oldest of all such.
 type boundedListener struct {
 	net.Listener
 
 	most int
 
 	mu   sync.Mutex
-	open list.List // of net.Conn, the oldest first
+	open list.List // of *boundedConn, the oldest first
+	// from counts the connections by the address that they come from.
+	from map[string]int
 }
 
 // Accept returns the next connection.
@@ -75,31 +77,65 @@ func (c *boundedListener) Accept() (net.Conn, error) {
 	if err != nil {
 		return nil, err
 	}
+	bounded := &boundedConn{Conn: conn, of: c, from: conn.RemoteAddr().String()}
+	if host, _, err := net.SplitHostPort(bounded.from); err == nil {
+		bounded.from = host
+	}
 	c.mu.Lock()
-	bounded := &boundedConn{Conn: conn, of: c, place: c.open.PushBack(conn)}
-	var oldest net.Conn
+	if c.from == nil {
+		c.from = map[string]int{}
+	}
+	bounded.place = c.open.PushBack(bounded)
+	c.from[bounded.from]++
+	var closed *boundedConn
 	if c.open.Len() > c.most {
-		oldest, _ = c.open.Remove(c.open.Front()).(net.Conn)
+		closed = c.oldest()
+		c.forget(closed)
 	}
 	c.mu.Unlock()
-	if oldest != nil {
-		_ = oldest.Close() // the server finds it closed and closes its boundedConn
+	if closed != nil {
+		_ = closed.Conn.Close() // the server finds it closed and closes its boundedConn
 	}
 	return bounded, nil
+}
+
+// oldest returns the oldest connection of the addresses that have the most. The caller holds the mutex.
+func (c *boundedListener) oldest() *boundedConn {
+	var found *boundedConn
+	for e := c.open.Front(); e != nil; e = e.Next() {
+		if conn, _ := e.Value.(*boundedConn); found == nil || c.from[conn.from] > c.from[found.from] {
+			found = conn
+		}
+	}
+	return found
+}
+
+// forget counts a connection no longer. The caller holds the mutex.
+func (c *boundedListener) forget(conn *boundedConn) {
+	if conn.place == nil {
+		return
+	}
+	c.open.Remove(conn.place)
+	conn.place = nil
+	if c.from[conn.from]--; c.from[conn.from] == 0 {
+		delete(c.from, conn.from)
+	}
 }
 
 // boundedConn is a connection that a boundedListener accepted.
 type boundedConn struct {
 	net.Conn
 
-	of    *boundedListener
+	of *boundedListener
+	// place is nil once the connection does not count any more.
 	place *list.Element
+	from  string
 }
 
 // Close makes room for another connection.
 func (g *boundedConn) Close() error {
 	g.of.mu.Lock()
-	g.of.open.Remove(g.place) // which does nothing where the element is gone
+	g.of.forget(g)
 	g.of.mu.Unlock()
 	return g.Conn.Close()
 }

@@ -3,6 +3,7 @@ package deviceplugin
 import (
 	"bufio"
 	"errors"
+	"fmt"
 	"io"
 	"net"
 	"net/http"
@@ -118,6 +119,55 @@ func answered(t *testing.T, c net.Conn) {
 	defer response.Body.Close()
 	if _, err := io.Copy(io.Discard, response.Body); err != nil || response.StatusCode != http.StatusOK {
 		t.Fatalf("%s, %v", response.Status, err)
+	}
+}
+
+// remote is a connection from an address.
+type remote struct {
+	net.Conn
+	from string
+}
+
+func (r *remote) RemoteAddr() net.Addr { return &net.TCPAddr{IP: net.ParseIP(r.from), Port: 40000} }
+
+// A flood of new connections from some addresses closes none of those from others, and the bound holds.
+func TestFloodsCloseTheirOwn(t *testing.T) {
+	listener := newPipes()
+	bounded := &boundedListener{Listener: listener, most: webConnections}
+	accept := func(from string) (client, server net.Conn) {
+		client, conn := net.Pipe()
+		go func() { listener.conns <- &remote{conn, from} }()
+		server, err := bounded.Accept()
+		must.OK(t, err)
+		return client, server
+	}
+	probe, kubelet := accept("10.0.0.1")
+	metrics, prometheus := accept("10.0.0.2")
+	accept("10.0.0.2")
+	var flood []net.Conn
+	for i := range 1000 {
+		client, _ := accept(fmt.Sprint("10.1.0.", i%3))
+		flood = append(flood, client)
+	}
+	if n := bounded.open.Len(); n != webConnections {
+		t.Errorf("%d connections are open", n)
+	}
+	for name, c := range map[string][2]net.Conn{"probe": {probe, kubelet}, "metrics": {metrics, prometheus}} {
+		go func() { _, _ = io.WriteString(c[0], "x") }()
+		if _, err := io.ReadFull(c[1], make([]byte, 1)); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	if _, err := flood[0].Write([]byte("x")); err == nil {
+		t.Error("the oldest of the flood is open")
+	}
+	for e := bounded.open.Front(); e != nil; e = bounded.open.Front() {
+		conn, _ := e.Value.(*boundedConn)
+		_ = conn.Close()
+		_ = conn.Close() // a second time changes nothing
+	}
+	if len(bounded.from) != 0 {
+		t.Errorf("counted are %v", bounded.from)
 	}
 }
 
