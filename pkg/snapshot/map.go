@@ -2,6 +2,7 @@ package snapshot
 
 import (
 	"cmp"
+	"fmt"
 	"slices"
 	"strings"
 
@@ -59,9 +60,16 @@ func (s *Snapshot) Placed() map[vgpu.UID]bool {
 // waiting returns the pods and the gangs that wait.
 func (s *Snapshot) waiting() []vgpu.MapPending {
 	all, gangs := []vgpu.MapPending{}, map[GangName]int{}
+	said := map[GangName]string{}
+	for i := range s.Gangs {
+		said[s.Gangs[i].GangName] = s.Gangs[i].reason()
+	}
 	for i := range s.Pending {
 		p := &s.Pending[i]
 		one := vgpu.MapPending{Pod: p.Path(), UID: p.UID, Reason: p.reason()}
+		if p.Gang != nil {
+			one.Reason = cmp.Or(said[*p.Gang], one.Reason)
+		}
 		if !p.Since.IsZero() {
 			one.SinceSeconds = float64(p.Since.Unix())
 		}
@@ -89,6 +97,19 @@ func (s *Snapshot) waiting() []vgpu.MapPending {
 		return cmp.Or(cmp.Compare(a.SinceSeconds, b.SinceSeconds), cmp.Compare(a.Pod, b.Pod), cmp.Compare(a.UID, b.UID))
 	})
 	return all
+}
+
+// reason returns the sentence about a gang that waits or, where that is left out, why no member is tried; "" for others.
+func (g *Gang) reason() string {
+	switch {
+	case g.Message != "":
+		return g.Message
+	case g.Need == "Incomplete":
+		return fmt.Sprintf("%d of %d members exist", g.Members, g.MinCount)
+	case g.Need == Malformed:
+		return "what its members say of it is not legal"
+	}
+	return ""
 }
 
 // reason returns the sentence or, where that is left out, the word for why a pod waits.

@@ -222,6 +222,9 @@ func ofGPUNodes() []fault {
 		{"DeviceSick", "XID 79", func(w *world) { w.sicken(1, "XID79", "the GPU has fallen off the bus") }},
 		{"MPSSick", "MPS hangs", func(w *world) { w.sicken(1, "MPSNotAnswering", "no answer in 10s") }},
 		{"DeviceRecovers", "a device after MPS was replaced", func(w *world) { w.sicken(1, "Recovering", "") }},
+		{"DeviceCordoned", "a fan that is replaced", func(w *world) {
+			w.gpuNodes[1].Spec.CordonedDevices = []v1alpha1.CordonedDevice{{ID: w.gpuNodes[1].Status.Devices[0].ID, Reason: "fan, ticket 123"}}
+		}},
 		{"NotMonitored", "no libcuda", func(w *world) {
 			w.condition(0, v1alpha1.ConditionMonitored, v1alpha1.MonitoredNoCUDA, "there is no libcuda.so.1")
 		}},

@@ -193,6 +193,25 @@ func deviceRecovers(f *Facts) []hit {
 	})
 }
 
+func deviceCordoned(f *Facts) []hit {
+	var hits []hit
+	for _, g := range f.known() {
+		for i := range g.Status.Devices {
+			d := &g.Status.Devices[i]
+			cordon := kube.CordonOf(g, d.ID)
+			if cordon == nil {
+				continue
+			}
+			name := fmt.Sprintf("g%d", d.Index)
+			hits = append(hits, hit{
+				"GPUNode/" + g.Name, saying(name+" is cordoned", cordon.Reason),
+				fmt.Sprintf("where the reason is over: kubectl tandem uncordon %s %s", g.Name, name),
+			})
+		}
+	}
+	return hits
+}
+
 func notMonitored(f *Facts) []hit {
 	hits := make([]hit, 0, len(f.GPUNodes))
 	for _, g := range f.known() {

@@ -80,6 +80,7 @@ func ofGPUNodes() []Check {
 		{"DeviceSick", Error, both, "The scheduler places nothing on the device.", runbooks + "tandemdeviceunhealthy", deviceSick},
 		{"MPSSick", Error, both, "The tenants of the device do no GPU work.", runbooks + "tandemmpsdown", mpsSick},
 		{"DeviceRecovers", Warning, both, "The scheduler places nothing on the device until it has been well for a while.", runbooks + "tandemdeviceunhealthy", deviceRecovers},
+		{"DeviceCordoned", Note, both, "The device takes no new pods, as an administrator wants it.", installPage + "#draining-a-node", deviceCordoned},
 		{"NotMonitored", Warning, both, "If a device served no program any more, nobody would notice.", runbooks + "tandemdeviceunmonitored", notMonitored},
 		{"NotEnforced", Note, both, "Shares of the device count for placement only.", "docs/enforcement.md#none", notEnforced},
 		{"DriversDiffer", Note, both, "Programs behave differently by node, and so may MPS.", upgradePage, driversDiffer},
