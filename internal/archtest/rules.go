@@ -16,6 +16,8 @@ var core = map[string][]string{
 	"gang":          {"vgpu", "placement"},
 	"preemption":    {"vgpu", "placement", "gang"},
 	"elastic":       {"vgpu", "gang", "lifetime"},
+	"contest":       nil,
+	"resize":        {"contest", "elastic"},
 	"traffic":       {"vgpu", "interference"},
 	"notebook":      nil,
 	"lifetime":      nil,
@@ -24,7 +26,7 @@ var core = map[string][]string{
 	"why":           {"vgpu", "placement", "gang", "preemption", "snapshot"},
 	"outlook":       {"vgpu", "fragmentation", "placement", "gang", "snapshot", "sim"},
 	"sim": {
-		"vgpu", "fragmentation", "interference", "placement", "gang", "reservation", "preemption", "elastic", "traffic", "snapshot",
+		"vgpu", "fragmentation", "interference", "placement", "gang", "reservation", "preemption", "elastic", "resize", "traffic", "snapshot",
 	},
 	"shadow": {"vgpu", "fragmentation", "interference", "placement", "gang", "sim"},
 }
@@ -34,7 +36,7 @@ var coreStd = []string{"cmp", "errors", "fmt", "iter", "maps", "math", "slices",
 
 // timeValues lists the core packages that may use values of package time, and clock what they may not use of it.
 var (
-	timeValues = []string{"elastic", "notebook", "outlook", "reservation", "shadow", "snapshot", "traffic", "sim"}
+	timeValues = []string{"contest", "elastic", "notebook", "outlook", "reservation", "resize", "shadow", "snapshot", "traffic", "sim"}
 	clock      = []string{"Now", "Since", "Until", "After", "AfterFunc", "Sleep", "Tick", "NewTicker", "NewTimer"}
 )
 

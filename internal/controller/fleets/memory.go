@@ -6,8 +6,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/tandem-gpu/tandem/internal/controller/contest"
 	"github.com/tandem-gpu/tandem/pkg/api/v1alpha1"
+	"github.com/tandem-gpu/tandem/pkg/contest"
 	"github.com/tandem-gpu/tandem/pkg/traffic"
 )
 

@@ -152,7 +152,7 @@ func (v *visit) contested(variant string, t *target) *refusal {
 	if !n.Read(t.replicas, v.object.Generation, v.now) {
 		return nil
 	}
-	refused := &refusal{reasonContested, n.Says(t.ref.Kind+" "+t.ref.Name) + ", or once the fleet changes"}
+	refused := &refusal{reasonContested, n.Undone().Says(t.ref.Kind+" "+t.ref.Name, "replicas", "spec.replicas") + ", or once the fleet changes"}
 	if n.Began(v.now) {
 		v.metrics.contests.Inc()
 		v.options.Recorder.Eventf(v.reference(), nil, v1.EventTypeWarning, reasonContested, "Resize "+variant, "leaves variant %s alone: %s", variant, refused.message)

@@ -15,8 +15,8 @@ import (
 	"k8s.io/client-go/tools/events"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/tandem-gpu/tandem/internal/controller/contest"
 	"github.com/tandem-gpu/tandem/internal/controller/passes"
+	"github.com/tandem-gpu/tandem/pkg/contest"
 	"github.com/tandem-gpu/tandem/pkg/notebook"
 )
 

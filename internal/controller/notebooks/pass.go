@@ -86,7 +86,7 @@ func (c *Controller) visits() (list []*visit, invalid int, err error) {
 		contested := v.memory.replicas.Read(w.Replicas, 0, c.now())
 		problem := c.problem(w, err)
 		if problem == "" && contested {
-			problem = v.memory.replicas.Says(w.String())
+			problem = v.memory.replicas.Undone().Says(w.String(), "replicas", "spec.replicas")
 		}
 		if problem != "" {
 			c.complain(v, problem)

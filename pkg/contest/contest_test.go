@@ -41,7 +41,7 @@ func TestLeftAlone(t *testing.T) {
 		if sum < 6 || sum > 11 {
 			t.Errorf("undone after %v: %v changes in a day", delay, writes)
 		}
-		if text := n.Says("Deployment bert"); !strings.Contains(text, "Deployment bert was changed from 1 to 5 replicas") {
+		if text := n.Undone().Says("Deployment bert", "replicas", "spec.replicas"); !strings.Contains(text, "Deployment bert was changed from 1 to 5 replicas") {
 			t.Error(text)
 		}
 	}
@@ -69,5 +69,18 @@ func TestRead(t *testing.T) {
 	}
 	if n.Read(1, 1, now.Add(2*time.Minute)) {
 		t.Error("with another generation it is contested")
+	}
+}
+
+// Another process that goes on with a contest tries once before it leaves the number alone again, and for longer.
+func TestResume(t *testing.T) {
+	n, now := &Number{}, time.Date(2026, 1, 31, 12, 0, 0, 0, time.UTC)
+	n.Resume(now.Add(time.Minute))
+	if !n.Read(1, 0, now) || n.Read(1, 0, now.Add(time.Minute)) {
+		t.Error("the number is not left alone until then")
+	}
+	n.Wrote(1, 5, now.Add(time.Minute))
+	if later := now.Add(2 * time.Minute); !n.Read(1, 0, later) || n.Undone().Until != later.Add(2*firstPause) {
+		t.Errorf("%+v", n.Undone())
 	}
 }

@@ -12,8 +12,9 @@ import (
 const (
 	// most is how many changes in a row are undone before the number is left alone. One may be a person who did not know of the controller.
 	most = 2
-	// soon is how long after a change another one undoes it: GitOps tools look every few minutes. Later ones are taken for a new wish.
-	soon = 15 * time.Minute
+	// soon is how long after a change another one undoes it: GitOps tools look every few minutes. Later ones are taken for a new wish. With a
+	// shorter time somebody who always waits for its end would see more than three changes an hour.
+	soon = 20 * time.Minute
 	// firstPause is for how long the number is left alone; it doubles each time that the change after it is undone too, up to mostPause.
 	firstPause, mostPause = 30 * time.Minute, 4 * time.Hour
 )
@@ -34,6 +35,9 @@ func (n *Number) Wrote(from, to int, now time.Time) {
 	n.wrote, n.from, n.to, n.at = true, from, to, now
 }
 
+// Resume goes on with a contest of an earlier process, which leaves the number alone until a time.
+func (n *Number) Resume(until time.Time) { n.undone, n.until = most, until }
+
 // Read notes what the number is now, and reports whether it has to be left alone. Generation is that of what the user asks of the controller: another
 // one is tried at once.
 func (n *Number) Read(value int, generation int64, now time.Time) (isContested bool) {
@@ -42,7 +46,7 @@ func (n *Number) Read(value int, generation int64, now time.Time) (isContested b
 	}
 	switch passed := now.Sub(n.at); {
 	case !n.wrote:
-	case passed > soon:
+	case passed >= soon:
 		n.wrote, n.undone = false, 0
 	case value != n.to:
 		n.wrote = false
@@ -60,10 +64,19 @@ func (n *Number) Read(value int, generation int64, now time.Time) (isContested b
 // Began reports whether the number is left alone since a moment: then an event tells it.
 func (n *Number) Began(now time.Time) bool { return n.since.Equal(now) && now.Before(n.until) }
 
-// Says tells what happened to the number of an object, and when the controller tries again.
+// Undone is a contest: a change that was undone, how many changes in a row were, and until when the number is left alone.
+type Undone struct {
+	From, To, Times int
+	Until           time.Time
+}
+
+// Undone returns the contest that Read reported last.
+func (n *Number) Undone() Undone { return Undone{n.from, n.to, n.undone, n.until} }
+
+// Says tells what happened to the number of an object, and when the controller tries again. Pods are what the field counts.
 //
 // Example: "Deployment bert was changed from 1 to 5 replicas, and somebody changed that again soon, 2 times in a row: …".
-func (n *Number) Says(object string) string {
-	return fmt.Sprintf("%s was changed from %d to %d replicas, and somebody changed that again soon, %d times in a row: its managedFields say who writes spec.replicas; "+
-		"stop one of the two. The controller tries again at %s", object, n.from, n.to, n.undone, n.until.UTC().Format("15:04 MST"))
+func (u Undone) Says(object, pods, field string) string {
+	return fmt.Sprintf("%s was changed from %d to %d %s, and somebody changed that again soon, %d times in a row: its managedFields say who writes %s; "+
+		"stop one of the two. The controller tries again at %s", object, u.From, u.To, pods, u.Times, field, u.Until.UTC().Format("15:04 MST"))
 }
