@@ -3,13 +3,14 @@ package messages
 var elasticEvents = Section{
 	Title:    "Events of elastic gangs",
 	Where:    "Events of the PodGroup, else of the owner of the gang, written by the controller.",
-	Packages: []string{"internal/controller/elasticity"},
+	Packages: []string{"internal/controller/elasticity", "pkg/contest"},
 	Rows: []Row{
 		{"ElasticGrow", "", "The gang's target rose. The text says from what to what, and why.", "Nothing."},
 		{"ElasticShrink", "", "The gang's target fell. The text says from what to what, and why.", "Nothing. Where it shrinks too often, see [what the controller decides](../guides/elastic.md#what-the-controller-decides)."},
 		{"ElasticServersGrow", "the servers of … from … to …", "The controller gave the job more parameter servers for its rate.", "Nothing."},
 		{"ElasticServersShrink", "the servers of … from … to …", "The controller took parameter servers from the job.", "Nothing."},
 		{"ElasticEvictionRefused", "the controller tries again in each pass", "A disruption budget keeps a member that has to leave.", "Change the budget, or wait until it allows the eviction."},
+		{"AnotherWriter", "leaves its size alone: … and somebody changed that again soon", "Somebody changes the size field of the gang's owner back.", "As for the condition Resizable with this reason."},
 		{"ElasticRateIgnored", "the annotation … has no effect: it is for the members of an elastic gang, and the annotation … is missing", "A pod states a rate or servers and is in no elastic gang.", "Set `tandem-gpu.io/elastic-workers`, or remove the annotation."},
 	},
 }
@@ -43,7 +44,7 @@ var elasticTargets = Section{
 var resizable = Section{
 	Title:    "ElasticTarget: condition Resizable",
 	Where:    "`kubectl describe elastictarget NAME`; written by the controller.",
-	Packages: []string{"internal/controller/elasticity", "internal/controller/sizefield"},
+	Packages: []string{"internal/controller/elasticity", "internal/controller/sizefield", "pkg/contest"},
 	Rows: []Row{
 		{"HeldMembers", "members of … that its target does not need wait, or are evicted", "The controller resizes the gang by holding members back.", "Nothing."},
 		{"SizeFields", "the controller writes … of …", "The controller resizes the gang by the size field of its owner.", "Nothing."},
@@ -59,7 +60,8 @@ var resizable = Section{
 		{"OwnerNotGiven", "by which its owner lets the controller resize it", "Nothing on the owner says that this gang may resize it; the pods alone say that they belong to it.", "Give its pod template the label `tandem-gpu.io/gang` and the annotation `tandem-gpu.io/elastic-resize: size-fields`, or the label to the object itself."},
 		{"OwnerIsSuspended", " is set", "The owner is suspended.", "Resume it."},
 		{"SizesDoNotFit", "make the least number of both the same", "The sizes of the gang and those of its owner have none in common.", "Make the least number of both the same."},
-		{"OwnerDoesNotFollow", "", "The controller wrote the size, and the owner's controller did not follow.", "The log of that controller says why."},
+		{"OwnerDoesNotFollow", "and its controller did not follow within …", "The controller wrote the size, and the owner's controller did not follow.", "The log of that controller says why."},
+		{"AnotherWriter", "and somebody changed that again soon", "Somebody changes the size field of the owner back: a GitOps tool, a script, a controller above. The controller leaves the field alone for half an hour, then longer.", "Stop one of the two: take the field out of the manifests, or remove the annotation `tandem-gpu.io/elastic-resize`. `kubectl get KIND NAME -o yaml --show-managed-fields` says who writes."},
 		{"WorkerCompleted", "ended with exit code 0 when it was evicted", "An evicted worker ended as if it had finished, so that its Job counts it as done.", "Let the worker exit with another code after SIGTERM."},
 		{"ChangeRefused", "the API server does not let … change from … to …", "The API server, or a policy of it, refused the new size.", "The text has its answer."},
 	},
@@ -100,7 +102,7 @@ var fleetReasons = Section{
 var fleetConditions = Section{
 	Title:    "InferenceFleet: conditions",
 	Where:    "`kubectl describe inferencefleet NAME`: Ready, Measured, PromiseKept, Routed, Scaled, Prioritized; written by the controller.",
-	Packages: []string{"internal/controller/fleets", "internal/controller/contest"},
+	Packages: []string{"internal/controller/fleets", "pkg/contest"},
 	Rows: []Row{
 		{"Controlled", "the controller chooses the sizes and the weights", "The fleet is under control.", "Nothing."},
 		{"Invalid", "", "A field of the fleet is not legal. The text names it.", "Correct the field."},

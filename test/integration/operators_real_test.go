@@ -303,7 +303,7 @@ func trainerDoesNotFollow(t *testing.T, c *gangCluster, kind operated) {
 	}
 	c.createOperated(t, kind, pod)
 	c.awaitField(t, kind, kind.name, 8)
-	c.awaitCondition(t, kind.name, "OwnerDoesNotFollow", "its controller has not followed")
+	c.awaitCondition(t, kind.name, "OwnerDoesNotFollow", "its controller did not follow")
 	c.awaitField(t, kind, kind.name, 2)
 	c.awaitWorkersOf(t, kind.name, 2)
 }

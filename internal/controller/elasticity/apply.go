@@ -20,14 +20,14 @@ import (
 	"github.com/tandem-gpu/tandem/internal/cluster/podgroup"
 	"github.com/tandem-gpu/tandem/pkg/api/v1alpha1"
 	"github.com/tandem-gpu/tandem/pkg/elastic"
+	"github.com/tandem-gpu/tandem/pkg/resize"
 )
 
 // carryOut writes a decision into the target of its gang, tells it, and brings the members to the size. The target is
 // written first: otherwise the scheduler would place the members again that leave.
 func (p *pass) carryOut(ctx context.Context, d *decision) error {
-	way := p.wayOf(d.elasticGang)
-	if d.target == nil || int(d.target.Spec.Workers) != d.workers {
-		if err := way.prepare(ctx, d); err != nil {
+	if d.asks {
+		if err := p.ask(ctx, d); err != nil {
 			return err
 		}
 	}
@@ -42,7 +42,7 @@ func (p *pass) carryOut(ctx context.Context, d *decision) error {
 	if err := p.writeStatus(ctx, d, target); err != nil {
 		return err
 	}
-	return errors.Join(way.resize(ctx, d), p.scaleServers(ctx, d))
+	return errors.Join(p.resize(ctx, d), p.scaleServers(ctx, d))
 }
 
 // eventReason is the reason of the event of a change.
@@ -76,7 +76,7 @@ func (p *pass) writeTarget(ctx context.Context, d *decision) (*v1alpha1.ElasticT
 		if err := p.options.Client.Create(ctx, target); err != nil {
 			return nil, fmt.Errorf("make its ElasticTarget: %w", err)
 		}
-		p.memory[d.Ref].moved = p.now
+		p.memory[d.Ref].size.Step(resize.Numbered{}, p.now)
 		return target, nil
 	}
 	target := d.target.DeepCopy()
@@ -88,7 +88,7 @@ func (p *pass) writeTarget(ctx context.Context, d *decision) (*v1alpha1.ElasticT
 		return nil, fmt.Errorf("change its ElasticTarget: %w", err)
 	}
 	if int(d.target.Spec.Workers) != d.workers {
-		p.memory[d.Ref].moved = p.now
+		p.memory[d.Ref].size.Step(resize.Numbered{}, p.now)
 	}
 	return target, nil
 }
@@ -106,13 +106,13 @@ func (p *pass) writeStatus(ctx context.Context, d *decision, target *v1alpha1.El
 		target.Status.Rates = before.Status.Rates
 	}
 	if equality.Semantic.DeepEqual(before.Status, target.Status) {
-		m.moved = time.Time{}
+		m.size.Step(resize.Told{}, p.now)
 		return nil
 	}
 	if err := p.options.Client.Status().Patch(ctx, target, client.MergeFrom(before)); err != nil {
 		return fmt.Errorf("change the status of its ElasticTarget: %w", err)
 	}
-	m.moved = time.Time{}
+	m.size.Step(resize.Told{}, p.now)
 	if !fresh {
 		m.ratesAt = p.now
 	}
@@ -122,49 +122,48 @@ func (p *pass) writeStatus(ctx context.Context, d *decision, target *v1alpha1.El
 // resizing names a change for its event. Events of one object with the same names become a series, which has the text of the first one.
 func resizing(from, to int) string { return fmt.Sprintf("Resize%dTo%d", from, to) }
 
-// notify tells members when they leave, and takes the notice back from those that may stay. It returns the members whose time
-// has come.
-func (p *pass) notify(ctx context.Context, d *decision, leave []*v1.Pod) (due []*v1.Pod, err error) {
-	leaves := map[types.UID]bool{}
-	for _, pod := range leave {
-		leaves[pod.UID] = true
+// resize brings the members to the size of a decision, as far as that goes now. A member that could not be told is not evicted, and an owner's
+// field not written then.
+func (p *pass) resize(ctx context.Context, d *decision) error {
+	state := p.memory[d.Ref].size
+	pods := make(map[string]*v1.Pod, len(d.all))
+	for _, pod := range d.all {
+		pods[string(pod.UID)] = pod
 	}
-	times := p.memory[d.Ref].leaves
-	maps.DeleteFunc(times, func(uid types.UID, _ time.Time) bool { return !leaves[uid] })
 	var errs []error
-	for _, pod := range d.running {
-		said, told := pod.Annotations[v1alpha1.AnnotationLeaving]
-		if !leaves[pod.UID] {
-			if told {
-				errs = append(errs, p.tell(ctx, pod, "", d.beside()))
+	untold, kept := map[string]bool{}, ""
+	for _, e := range state.Step(resize.Due{View: d.view, Number: d.workers}, p.now) {
+		var err error
+		switch e := e.(type) {
+		case resize.Notify:
+			err = p.tell(ctx, pods[e.ID], e.At.UTC().Format(time.RFC3339), d.beside())
+			if err != nil {
+				untold[e.ID] = true
+				state.Step(resize.Untold{ID: e.ID}, p.now)
 			}
-			continue
-		}
-		at, known := times[pod.UID]
-		if !known {
-			at = p.leavesAt(said)
-			times[pod.UID] = at
-		}
-		if notice := at.UTC().Format(time.RFC3339); said != notice {
-			if err := p.tell(ctx, pod, notice, d.beside()); err != nil {
-				errs = append(errs, err)
-				continue // it leaves once it is told
+		case resize.Withdraw:
+			err = p.tell(ctx, pods[e.ID], "", d.beside())
+		case resize.Evict:
+			if untold[e.ID] {
+				continue
+			}
+			err = p.evict(ctx, pods[e.ID])
+			if why := budgetIn(err); why != "" && kept == "" {
+				kept = fmt.Sprintf("pod %s must leave, and stays: %s", pods[e.ID].Name, why)
+			}
+		case resize.Write:
+			if len(errs) == 0 {
+				err = p.writeField(ctx, d, e.Number)
 			}
 		}
-		if !p.now.Before(at) {
-			due = append(due, pod)
+		if err != nil {
+			errs = append(errs, err)
 		}
 	}
-	return due, errors.Join(errs...)
-}
-
-// leavesAt returns when a member is evicted: as it was told by an earlier process, else after the notice. Whole seconds, as
-// the annotation has them.
-func (p *pass) leavesAt(said string) time.Time {
-	if at, err := time.Parse(time.RFC3339, said); err == nil && at.Before(p.now.Add(p.options.Notice)) {
-		return at
+	if !d.resizable.unread {
+		p.warn(d, state.Step(resize.Evicted{Number: d.workers, Kept: kept}, p.now))
 	}
-	return p.now.Add(p.options.Notice).Truncate(time.Second)
+	return errors.Join(errs...)
 }
 
 // tell writes into a pod when it leaves, or takes that back where at is empty. The annotations in others go with the notice.
@@ -217,7 +216,7 @@ func (p *pass) removeOld(ctx context.Context, targets map[string]*v1alpha1.Elast
 		ref := podgroup.Ref{Source: podgroup.Source(target.Spec.Source), Namespace: target.Namespace, Name: target.Name}
 		m := p.memory[ref]
 		if m == nil {
-			m = &memory{seen: p.now, leaves: map[types.UID]time.Time{}} // it was there before this controller
+			m = &memory{seen: p.now} // it was there before this controller
 			p.memory[ref] = m
 		}
 		if p.now.Sub(m.seen) < forgetAfter {

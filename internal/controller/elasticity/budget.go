@@ -7,6 +7,8 @@ import (
 	v1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
+	"github.com/tandem-gpu/tandem/pkg/resize"
 )
 
 // budgetIn returns what the API server says of the disruption budget for which it refused an eviction, with its name where the answer
@@ -27,17 +29,12 @@ func budgetIn(err error) string {
 	return ""
 }
 
-// tellBudget takes over why a member stays that must leave, "" for none. The first time for a change it is an event. Shrinks says that
-// members must leave: while they do, a pass in which no eviction was due or refused is no new change.
-func (p *pass) tellBudget(d *decision, kept string, shrinks bool) {
-	m := p.memory[d.Ref]
-	m.budget = kept
-	switch {
-	case !shrinks:
-		m.budgetOf = 0
-	case kept != "" && m.budgetOf != d.workers:
-		m.budgetOf = d.workers
-		p.options.Recorder.Eventf(d.about(), nil, v1.EventTypeWarning, "ElasticEvictionRefused", resizing(len(d.running), d.workers), "%s",
-			kept+"; the controller tries again in each pass")
+// warn tells why a member stays that must leave, the first time for each change.
+func (p *pass) warn(d *decision, effects []resize.Effect) {
+	for _, e := range effects {
+		if e, is := e.(resize.Warn); is {
+			p.options.Recorder.Eventf(d.about(), nil, v1.EventTypeWarning, "ElasticEvictionRefused", resizing(len(d.running), d.workers), "%s",
+				e.Why+"; the controller tries again in each pass")
+		}
 	}
 }

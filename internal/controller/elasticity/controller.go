@@ -84,7 +84,6 @@ type Controller struct {
 	options     Options
 	gangs       Gangs
 	scheduler   string
-	admitWithin time.Duration
 	listers     *listers
 	reader      snapshot.Reader
 	profiles    profiles
@@ -119,7 +118,7 @@ func New(o Options) (*Controller, error) {
 	core, apps := o.Informers.Core().V1(), o.Informers.Apps().V1()
 	jobs, autoscalers := o.Informers.Batch().V1().Jobs(), o.Informers.Autoscaling().V2().HorizontalPodAutoscalers()
 	c := &Controller{
-		options: o, gangs: o.Gangs, scheduler: o.SchedulerName, admitWithin: o.AdmitWithin, memory: map[podgroup.Ref]*memory{},
+		options: o, gangs: o.Gangs, scheduler: o.SchedulerName, memory: map[podgroup.Ref]*memory{},
 		metrics: newMetrics(), now: o.Now,
 		listers: &listers{
 			pods: core.Pods().Lister(), nodes: core.Nodes().Lister(), jobs: jobs.Lister(), replicaSets: apps.ReplicaSets().Lister(),

@@ -14,11 +14,13 @@ import (
 	"github.com/tandem-gpu/tandem/internal/cluster/podgroup"
 	"github.com/tandem-gpu/tandem/pkg/api/v1alpha1"
 	"github.com/tandem-gpu/tandem/pkg/elastic"
+	"github.com/tandem-gpu/tandem/pkg/resize"
 )
 
-// passAt returns a pass at a time.
+// passAt returns a pass at a time. The gang train has been seen for long.
 func passAt(now time.Time) *pass {
-	return &pass{Controller: &Controller{admitWithin: 2 * time.Minute, memory: map[podgroup.Ref]*memory{ref("train"): {}}}, now: now}
+	m := &memory{size: resize.New(testRules, noon.Add(-time.Hour))}
+	return &pass{Controller: &Controller{memory: map[podgroup.Ref]*memory{ref("train"): m}}, now: now}
 }
 
 // admission sets what the scheduler tells of a target since noon.
@@ -82,6 +84,7 @@ func TestFollow(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			g := gangOf(members(t, "train", test.members, test.running, 0), test.target)
 			g.resizable = test.resizable
+			g.view = g.show()
 			d := passAt(noon.Add(test.after)).follow(g, &test.says)
 			if d.workers != test.workers || d.reason != test.reason || d.event != test.event {
 				t.Errorf("%d workers, %s, event %q", d.workers, d.reason, d.event)
@@ -139,9 +142,9 @@ func TestStatus(t *testing.T) {
 		{"a status that is empty", unset, 4, 4, noon, nil},
 	} {
 		g := gangOf(members(t, "train", 8, test.running, 0), test.target)
-		m := remember(g, noon)
+		m := remember(g, testRules, noon)
 		if test.target == nil || int(test.target.Spec.Workers) != test.workers {
-			m.moved = now
+			m.size.Step(resize.Numbered{}, now)
 		}
 		s := decided(g, test.workers).status(m, now)
 		var moves []time.Time
@@ -169,8 +172,8 @@ func TestMovesAreBounded(t *testing.T) {
 		target.Status.Moves = append(target.Status.Moves, metav1.NewTime(seconds(i-100)))
 	}
 	g := gangOf(members(t, "train", 8, 4, 0), target)
-	m := remember(g, noon)
-	m.moved = noon
+	m := remember(g, testRules, noon)
+	m.size.Step(resize.Numbered{}, noon)
 	moves := decided(g, 8).status(m, noon).Moves
 	if len(moves) != maxMoves || !moves[0].Equal(&target.Status.Moves[1]) || !moves[maxMoves-1].Time.Equal(noon) {
 		t.Errorf("%v", moves)
@@ -180,7 +183,7 @@ func TestMovesAreBounded(t *testing.T) {
 // What was learned is in the status.
 func TestStatusOfLearner(t *testing.T) {
 	g := gangOf(members(t, "train", 8, 4, 0), targetOf("train", 2, 8, 4))
-	m := remember(g, noon)
+	m := remember(g, testRules, noon)
 	if s := decided(g, 4).status(m, noon); s.ResizeSeconds != nil || s.Resizes != 0 || s.Rates != nil {
 		t.Errorf("nothing is learned: %+v", s)
 	}
@@ -215,7 +218,7 @@ func TestConditions(t *testing.T) {
 		}
 		g := gangOf(pods, test.target)
 		g.resizable = verdict{reason: reasonNoOwner, message: "bare pods"}
-		s := decided(g, test.workers).status(remember(g, noon), noon)
+		s := decided(g, test.workers).status(remember(g, testRules, noon), noon)
 		c := meta.FindStatusCondition(s.Conditions, v1alpha1.ConditionAdmitted)
 		if c == nil || c.Status != test.admitted || c.Message != test.says || c.Reason == "" || !c.LastTransitionTime.Time.Equal(noon) {
 			t.Errorf("%s: %+v", test.name, c)

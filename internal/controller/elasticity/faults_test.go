@@ -4,7 +4,10 @@ import (
 	"errors"
 	"testing"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	k8stesting "k8s.io/client-go/testing"
 
 	"github.com/tandem-gpu/tandem/internal/cluster/podgroup"
 	"github.com/tandem-gpu/tandem/pkg/api/v1alpha1"
@@ -139,4 +142,20 @@ func TestTooFewMembers(t *testing.T) {
 			w.check("lost", 2, tc.reasons[1])
 		})
 	}
+}
+
+// A member whose notice could not be written has the whole notice once it is told.
+func TestWholeNoticeAfterAFault(t *testing.T) {
+	w := shrinking(t)
+	w.kube.PrependReactor("patch", "pods", func(k8stesting.Action) (bool, runtime.Object, error) {
+		return w.at.Before(seconds(10)), nil, apierrors.NewTooManyRequests("later", 1)
+	})
+	if w.try(0) == nil {
+		t.Error("no error")
+	}
+	w.pass(20)
+	w.same("notices", leavers(at25), w.notices())
+	w.same("evicted", []string(nil), w.evicted)
+	w.pass(25)
+	w.same("evicted", 4, len(w.evicted))
 }

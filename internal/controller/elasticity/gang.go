@@ -19,6 +19,7 @@ import (
 	"github.com/tandem-gpu/tandem/pkg/elastic"
 	"github.com/tandem-gpu/tandem/pkg/gang"
 	"github.com/tandem-gpu/tandem/pkg/lifetime"
+	"github.com/tandem-gpu/tandem/pkg/resize"
 	"github.com/tandem-gpu/tandem/pkg/vgpu"
 )
 
@@ -36,8 +37,9 @@ type elasticGang struct {
 	target *v1alpha1.ElasticTarget
 	// problem says what is wrong with it, "" for nothing. It keeps its target then. missing says that fewer members exist than must run.
 	problem, missing string
-	// resizable says whether the controller may change its size.
+	// resizable says whether the controller may change its size, and view is what package resize sees of it.
 	resizable verdict
+	view      *resize.View
 	// tuning is what it wants and gets where it states a rate, nil where it states none.
 	tuning *tuning
 	// index is its place in the list of jobs, −1 where elastic.Workers is not asked about it.
@@ -63,15 +65,6 @@ func (g *elasticGang) comesBack() bool {
 	return slices.ContainsFunc(g.all, func(pod *v1.Pod) bool { return pod.Spec.NodeName != "" || pod.DeletionTimestamp != nil })
 }
 
-// surplus returns the running members that are too many for a number of them.
-func (g *elasticGang) surplus(workers int) (leave []*v1.Pod) {
-	_, which := membership.Surplus(g.workersOf(), workers)
-	for _, i := range which {
-		leave = append(leave, g.all[i])
-	}
-	return leave
-}
-
 // workersOf returns all members as package membership sees them.
 func (g *elasticGang) workersOf() []membership.Worker {
 	list := make([]membership.Worker, len(g.all))
@@ -81,37 +74,8 @@ func (g *elasticGang) workersOf() []membership.Worker {
 	return list
 }
 
-// leaving returns the running members that the target does not count any more: they have a notice, or will get one.
-func (g *elasticGang) leaving() []*v1.Pod {
-	if g.target == nil || !g.resizable.yes {
-		return nil
-	}
-	if owner := g.resizable.owner; owner != nil {
-		return told(owner.Beyond(g.all, g.workers()))
-	}
-	return g.surplus(g.workers())
-}
-
 // workers returns the size that the gang has by its target, or by what runs where it has none.
-func (g *elasticGang) workers() int {
-	if g.target != nil {
-		return elastic.SizeBelow(g.Sizes, int(g.target.Spec.Workers))
-	}
-	return elastic.SizeBelow(g.Sizes, len(g.running))
-}
-
-// kept returns the size of a gang that must not change: that of its target while it runs, since members that are missing come
-// back; else its least number. Where a change of its owner's field was refused after the target had changed, it is the size that
-// the field still allows.
-func (g *elasticGang) kept() int {
-	if o := g.resizable.owner; o != nil && g.target != nil && len(g.running) > 0 {
-		return elastic.SizeBelow(g.Sizes, min(o.Members(), max(g.workers(), len(g.running))))
-	}
-	if g.target != nil && len(g.running) > 0 {
-		return g.workers()
-	}
-	return elastic.SizeBelow(g.Sizes, max(len(g.running), 1))
-}
+func (g *elasticGang) workers() int { return g.view.Size() }
 
 // job returns the gang as a job of package elastic. An error says in words why there is none.
 func (g *elasticGang) job(c *snapshot.Cluster, m *memory, profile *workloads.Workload, now time.Time) (elastic.Job, error) {
@@ -121,7 +85,7 @@ func (g *elasticGang) job(c *snapshot.Cluster, m *memory, profile *workloads.Wor
 		return elastic.Job{}, err
 	}
 	j := elastic.Job{
-		Name: g.String(), Priority: corev1helpers.PodPriority(first), Arrived: g.Created.Unix(), Sizes: m.refusal.below(g.sizes(), now),
+		Name: g.String(), Priority: corev1helpers.PodPriority(first), Arrived: g.Created.Unix(), Sizes: m.size.Offer(g.view),
 		Worker: gang.Member{Request: request, Kind: c.Kind(first)}, Wishes: wishes(g.Gang),
 		Curve: elastic.Curve{Points: m.learner.Points()}, Cost: m.learner.Cost(),
 	}
@@ -136,12 +100,10 @@ func (g *elasticGang) job(c *snapshot.Cluster, m *memory, profile *workloads.Wor
 		}
 	}
 	c.Divide(j.Wishes)
-	leaving := g.leaving()
-	for _, pod := range leaving {
-		c.Remove(pod)
-	}
+	leave := idsOf(m.size.Leave(g.view))
 	for _, pod := range g.running {
-		if slices.Contains(leaving, pod) {
+		if leave[string(pod.UID)] {
+			c.Remove(pod)
 			continue
 		}
 		a, has := c.Placed(pod)
@@ -162,18 +124,14 @@ func (g *elasticGang) job(c *snapshot.Cluster, m *memory, profile *workloads.Wor
 			j.Moved = append(j.Moved, at.Unix())
 		}
 	}
-	if len(leaving) > 0 { // the last change has not happened yet, and can be taken back for nothing
+	if len(leave) > 0 { // the last change has not happened yet, and can be taken back for nothing
 		j.Moved = j.Moved[:max(0, len(j.Moved)-1)]
 	}
 	return j, nil
 }
 
-// sizes returns the legal sizes of the gang in this pass: those for which it has members, or its owner will make them; and one alone where its size
-// must not change.
-func (g *elasticGang) sizes() []int {
-	if !g.resizable.yes {
-		return []int{g.kept()}
-	}
+// possible returns the legal sizes for which the gang has members, or its owner will make them.
+func (g *elasticGang) possible() []int {
 	sizes := slices.Clone(g.Sizes)
 	if o := g.resizable.owner; o != nil { // it makes the members that are missing
 		return slices.DeleteFunc(sizes, func(size int) bool { return !o.Fits(size) })
@@ -267,6 +225,8 @@ func running(pg *podgroup.Gang) (count int) {
 
 // memory is what the controller remembers of a gang between passes. What it learned is in the ElasticTarget too.
 type memory struct {
+	// size is what has become of the number of members.
+	size    *resize.State
 	learner elastic.Learner
 	// served is the time in seconds for which members had nodes, added up; at is the time of the last pass.
 	served float64
@@ -277,40 +237,21 @@ type memory struct {
 	like elastic.Alike
 	// seen is when the gang last existed.
 	seen time.Time
-	// moved is when the target got its number, zero once its status says so.
-	moved time.Time
 	// ratesAt is when the learned rates were last written into the target.
 	ratesAt time.Time
-	// leaves are the times at which members are evicted, by UID.
-	leaves map[types.UID]time.Time
-	// wrote is the last change of the owner's field that its pods have not followed yet; refused is the last one that came to
-	// nothing. Nil for none. lookedBack says that a change of an earlier process was looked for.
-	wrote      *written
-	refused    *verdict
-	lookedBack bool
-	// fullAt is when the gang last had all members of its target, or when this process first saw it.
-	fullAt time.Time
-	// firstGone is since when the target counts too few members because the first ones are gone, zero while it counts enough.
-	firstGone time.Time
-	// refusal is the last size that the gang could not have.
-	refusal refusal
-	// budget says why a member that must leave stays, "" where none does for a disruption budget. budgetOf is the number of members
-	// for which an event has said it, 0 for none.
-	budget   string
-	budgetOf int
 	// told is the last message of an impossible report, for the log.
 	told string
-	// present are the members of the last pass. resize is the last change of their number until its cost is known, nil
+	// present are the members of the last pass. change is the last change of their number until its cost is known, nil
 	// without one. restarts says that the members' reports show restarts.
 	present  map[types.UID]bool
 	hosts    int
-	resize   *resize
+	change   *sizeChange
 	restarts bool
 }
 
 // remember starts from what an ElasticTarget says, and from how long the members have run.
-func remember(g *elasticGang, now time.Time) *memory {
-	m := &memory{at: now, fullAt: now, leaves: map[types.UID]time.Time{}}
+func remember(g *elasticGang, rules resize.Config, now time.Time) *memory {
+	m := &memory{at: now, size: resize.New(rules, now)}
 	for _, pod := range g.running {
 		m.served += max(0, float64(now.Unix()-startedAt(pod)))
 	}

@@ -15,6 +15,7 @@ import (
 	"github.com/tandem-gpu/tandem/internal/cluster/podgroup"
 	"github.com/tandem-gpu/tandem/pkg/api/v1alpha1"
 	"github.com/tandem-gpu/tandem/pkg/elastic"
+	"github.com/tandem-gpu/tandem/pkg/resize"
 	"github.com/tandem-gpu/tandem/test/must"
 )
 
@@ -24,6 +25,14 @@ func namesOf(pods []*v1.Pod) []string {
 		names = append(names, p.Name)
 	}
 	return names
+}
+
+func idsIn(members []resize.Member) []string {
+	ids := []string{}
+	for _, m := range members {
+		ids = append(ids, m.ID)
+	}
+	return ids
 }
 
 // leaving gives a pod a deletion timestamp.
@@ -39,12 +48,12 @@ func TestSurplus(t *testing.T) {
 		t.Errorf("on %d hosts run (-want +got):\n%s", g.hosts, diff)
 	}
 	for workers, want := range map[int][]string{
-		2: {"train-3", "train-4", "train-5"},
-		4: {"train-5"},
+		2: {"uid-train-3", "uid-train-4", "uid-train-5"},
+		4: {"uid-train-5"},
 		5: {},
 		8: {},
 	} {
-		if diff := cmp.Diff(want, namesOf(g.surplus(workers))); diff != "" {
+		if diff := cmp.Diff(want, idsIn(g.view.Beyond(workers))); diff != "" {
 			t.Errorf("of 5 for %d leave (-want +got):\n%s", workers, diff)
 		}
 	}
@@ -70,7 +79,8 @@ func TestSizes(t *testing.T) {
 	} {
 		g := gangOf(members(t, "train", test.members, test.running, 0), nil)
 		g.resizable = test.resizable
-		if diff := cmp.Diff(test.want, g.sizes()); diff != "" {
+		g.view = g.show()
+		if diff := cmp.Diff(test.want, resize.New(testRules, noon).Offer(g.view)); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", test.name, diff)
 		}
 		if diff := cmp.Diff([]int{2, 4, 8}, g.Sizes); diff != "" {
@@ -109,7 +119,7 @@ func TestRemember(t *testing.T) {
 	pods := members(t, "train", 8, 3, 0)
 	pods[0].Status.Conditions = []v1.PodCondition{{Type: v1.PodScheduled, Status: v1.ConditionTrue, LastTransitionTime: metav1.NewTime(noon.Add(-time.Minute))}}
 	leaving(pods[2])
-	m := remember(gangOf(pods, target), noon)
+	m := remember(gangOf(pods, target), testRules, noon)
 	want := []elastic.Seen{{Workers: 2, Hosts: 1, Rate: 2, Reports: 100}, {Workers: 4, Hosts: 1, Rate: 4, Reports: 2}, {Workers: 4, Hosts: 2, Rate: 3.5, Reports: 7}}
 	if diff := cmp.Diff(want, m.learner.Seen); diff != "" {
 		t.Errorf("rates (-want +got):\n%s", diff)
@@ -129,11 +139,11 @@ func TestRememberNothing(t *testing.T) {
 	} {
 		target := targetOf("train", 2, 8, 4)
 		target.Status = status
-		if m := remember(gangOf(members(t, "train", 2, 0, 0), target), noon); m.learner.Cost() != elastic.DefaultCost || m.learner.Seen != nil || m.served != 0 {
+		if m := remember(gangOf(members(t, "train", 2, 0, 0), target), testRules, noon); m.learner.Cost() != elastic.DefaultCost || m.learner.Seen != nil || m.served != 0 {
 			t.Errorf("%s: %+v", name, m.learner)
 		}
 	}
-	if m := remember(gangOf(members(t, "train", 2, 0, 0), nil), noon); m.learner.Cost() != elastic.DefaultCost || m.leaves == nil {
+	if m := remember(gangOf(members(t, "train", 2, 0, 0), nil), testRules, noon); m.learner.Cost() != elastic.DefaultCost || m.size == nil {
 		t.Errorf("without a target: %+v", m)
 	}
 }
@@ -169,7 +179,7 @@ func TestObserve(t *testing.T) {
 		{"none runs", 0, map[string]string{a: "1", b: "2"}, nil},
 	} {
 		g := gangOf(members(t, "train", 8, test.running, 0), nil)
-		m := remember(g, noon)
+		m := remember(g, testRules, noon)
 		before := m.served
 		if err := m.observe(g, reportsOf(tenants(test.rates), map[podgroup.Ref][]*v1.Pod{{}: g.all}), false, seconds(10)); err != nil {
 			t.Error(err)
@@ -186,7 +196,7 @@ func TestObserve(t *testing.T) {
 // An impossible rate is an error, and changes nothing that was learned.
 func TestObserveImpossible(t *testing.T) {
 	two, four := gangOf(members(t, "train", 8, 2, 0), nil), gangOf(members(t, "train", 8, 4, 0), nil)
-	m := remember(two, noon)
+	m := remember(two, testRules, noon)
 	for i := range 3 {
 		must.OK(t, m.observe(two, map[types.UID]report{"uid-train-0": {rate: 1}, "uid-train-1": {rate: 1}}, false, seconds(i)))
 	}
@@ -215,7 +225,7 @@ func TestRatesInStatus(t *testing.T) {
 	}
 	target := targetOf("train", 2, 8, 2)
 	target.Status.Rates = got
-	again := remember(gangOf(members(t, "train", 2, 0, 0), target), noon).learner.Seen
+	again := remember(gangOf(members(t, "train", 2, 0, 0), target), testRules, noon).learner.Seen
 	if diff := cmp.Diff([]elastic.Seen{{Workers: 2, Hosts: 1, Rate: 1.23, Reports: 3}, {Workers: 4, Hosts: 2, Rate: 98800, Reports: 100}}, again); diff != "" {
 		t.Errorf("read again (-want +got):\n%s", diff)
 	}

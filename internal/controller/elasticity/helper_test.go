@@ -20,6 +20,7 @@ import (
 	"github.com/tandem-gpu/tandem/internal/cluster/podgroup"
 	"github.com/tandem-gpu/tandem/internal/testkit"
 	"github.com/tandem-gpu/tandem/pkg/api/v1alpha1"
+	"github.com/tandem-gpu/tandem/pkg/resize"
 	"github.com/tandem-gpu/tandem/pkg/vgpu"
 	"github.com/tandem-gpu/tandem/test/must"
 )
@@ -86,10 +87,14 @@ func targetOf(gang string, least, most, workers int32) *v1alpha1.ElasticTarget {
 // yes is a verdict for a gang that may change its size.
 var yes = verdict{yes: true, reason: reasonHeldMembers, message: "members wait, or are evicted"}
 
+// testRules are those of package resize.
+var testRules = resize.Config{Notice: 5 * time.Second, Within: 2 * time.Minute}
+
 // gangOf returns a gang that runs with 2, 4 or 8 members and may change its size.
 func gangOf(pods []*v1.Pod, target *v1alpha1.ElasticTarget) *elasticGang {
 	g := newGang(&podgroup.Gang{Ref: ref("train"), MinCount: 2, Sizes: []int{2, 4, 8}, Members: pods, Created: noon.Add(-time.Hour)}, pods, target)
 	g.resizable = yes
+	g.view = g.show()
 	return g
 }
 

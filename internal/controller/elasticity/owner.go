@@ -2,7 +2,6 @@ package elasticity
 
 import (
 	"fmt"
-	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
 	autoscalingv2 "k8s.io/api/autoscaling/v2"
@@ -21,11 +20,9 @@ type verdict struct {
 	// most is the number of members that the owner makes, 0 where that is unknown.
 	most int
 	// owner is the object whose fields say how many members there are, nil for gangs that are resized otherwise and where it is
-	// unknown. generation is that of the object for which a refusal holds, 0 where it holds for any; until is when it ends in any
-	// case, zero for never.
+	// unknown. generation is that of the object for which a refusal holds, 0 where it holds for any.
 	owner      *sizefield.Owner
 	generation int64
-	until      time.Time
 	// unread says that a request about the owner failed: the next pass asks again.
 	unread bool
 	// reason and message are those of the condition Resizable.
@@ -45,6 +42,7 @@ const (
 	reasonOwnSize         = sizefield.OtherOwner
 	reasonSizesDoNotFit   = "SizesDoNotFit"
 	reasonNotFollowed     = "OwnerDoesNotFollow"
+	reasonOtherWriter     = "AnotherWriter"
 	reasonWorkerCompleted = "WorkerCompleted"
 )
 

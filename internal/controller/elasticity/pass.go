@@ -139,14 +139,15 @@ func (p *pass) gangsWith(ctx context.Context, targets map[string]*v1alpha1.Elast
 		g.tuning = p.listers.tuned(g)
 		m := p.memory[ref]
 		if m == nil || m.at.IsZero() { // its target was there before its members
-			m = remember(g, p.now)
+			m = remember(g, p.rules(), p.now)
 			p.memory[ref] = m
 		}
 		m.like = alikeOf(all[0], g.MinCount)
-		if g.resizable, err = p.wayOf(g).may(ctx, g); err != nil {
+		if g.resizable, err = p.may(ctx, g); err != nil {
 			failed = append(failed, fmt.Errorf("gang %s: %w", ref, err))
 			g.problem = cmp.Or(g.problem, err.Error())
 		}
+		p.look(g)
 		if err := m.observe(g, reports, p.profiles.declareCost(all[0]), p.now); err != nil && err.Error() != m.told {
 			m.told = err.Error()
 			klog.Background().Info("Ignoring an impossible rate of a gang", "gang", ref.String(), "why", m.told)

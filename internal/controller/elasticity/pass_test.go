@@ -33,6 +33,7 @@ import (
 	"github.com/tandem-gpu/tandem/internal/controller/snapshot"
 	"github.com/tandem-gpu/tandem/internal/testkit"
 	"github.com/tandem-gpu/tandem/pkg/api/v1alpha1"
+	"github.com/tandem-gpu/tandem/pkg/resize"
 	"github.com/tandem-gpu/tandem/test/must"
 )
 
@@ -778,7 +779,7 @@ func TestFirstMembersAreGone(t *testing.T) {
 			}
 			w.put(pods[:4]...) // they come back after all
 			w.pass(141)
-			if got := w.memory[ref("train")].firstGone; !got.IsZero() || w.target("train").Spec.Workers == 6 && name == "bare" {
+			if got := w.memory[ref("train")].size.Phases()[0]; got != resize.Following || w.target("train").Spec.Workers == 6 && name == "bare" {
 				t.Errorf("the first members are back: %v, %+v", got, w.target("train"))
 			}
 		})
@@ -822,21 +823,8 @@ func TestRefusedSizeWaits(t *testing.T) {
 		}
 	}
 	step(10, 8, "AtMost")
-	if w.memory[ref("train")].refusal.times != 0 {
+	if w.memory[ref("train")].size.Phases()[2] != resize.Free {
 		t.Error("the refusals are remembered although all members run")
-	}
-}
-
-// The time until a refused size is tried again doubles, and ends at an hour. What is refused again within it counts once.
-func TestRefusalLasts(t *testing.T) {
-	m := &memory{}
-	for i, want := range []time.Duration{5, 10, 20, 40, 60, 60} {
-		m.refuse(4, "no node has a GPU", noon)
-		m.refuse(4, "no node has a GPU", noon)
-		if got := m.refusal.until.Sub(noon); got != want*time.Minute {
-			t.Errorf("refusal %d: it lasts %v", i, got)
-		}
-		m.refusal.until = noon
 	}
 }
 

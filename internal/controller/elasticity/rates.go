@@ -51,8 +51,8 @@ func reportsOf(nodes []*v1alpha1.GPUNode, members map[podgroup.Ref][]*v1.Pod) ma
 	return reports
 }
 
-// resize is a change of the number of members of a gang.
-type resize struct {
+// sizeChange is a change of the number of members of a gang.
+type sizeChange struct {
 	// at is when a pass saw it, and after is the pass before, in whole seconds as members report.
 	at, after time.Time
 	// stayed are the members that ran before it too.
@@ -73,10 +73,6 @@ func (m *memory) observe(g *elasticGang, reports map[types.UID]report, declared 
 	m.served += float64(len(g.running)) * max(0, now.Sub(m.at).Seconds())
 	before := m.at
 	m.at, m.seen = now, now
-	if g.target != nil && len(g.running) >= int(g.target.Spec.Workers) {
-		m.fullAt = now
-	}
-	m.refusal.reached(len(g.running))
 	m.noteSize(g, before, now)
 	servers, settled := g.servers()
 	if len(g.running) == 0 || !settled {
@@ -93,17 +89,17 @@ func (m *memory) observe(g *elasticGang, reports map[types.UID]report, declared 
 	}
 	m.restarts = m.restarts || restarts
 	size := elastic.Size{Workers: len(g.running), Hosts: g.hosts, Servers: servers}
-	if m.resize != nil && m.restarts && !declared {
+	if m.change != nil && m.restarts && !declared {
 		pause, known := m.pause(g, reports, now)
 		if !known {
 			return nil
 		}
-		if err := m.learner.ReportAt(m.resize.at.Unix(), size, 0); err != nil {
+		if err := m.learner.ReportAt(m.change.at.Unix(), size, 0); err != nil {
 			return err
 		}
-		now = m.resize.at.Add(pause)
+		now = m.change.at.Add(pause)
 	}
-	m.resize = nil
+	m.change = nil
 	return m.learner.ReportAt(now.Unix(), size, sum)
 }
 
@@ -120,7 +116,7 @@ func (m *memory) noteSize(g *elasticGang, last, now time.Time) {
 		}
 	}
 	if len(before) > 0 && (len(before) != len(m.present) || m.hosts != g.hosts) {
-		m.resize = &resize{after: last.Truncate(time.Second), at: now, stayed: stayed}
+		m.change = &sizeChange{after: last.Truncate(time.Second), at: now, stayed: stayed}
 	}
 	m.hosts = g.hosts
 }
@@ -136,15 +132,15 @@ func (m *memory) pause(g *elasticGang, reports map[types.UID]report, now time.Ti
 	for _, pod := range g.running {
 		r := reports[pod.UID]
 		switch {
-		case len(m.resize.stayed) > 0 && !m.resize.stayed[pod.UID]:
+		case len(m.change.stayed) > 0 && !m.change.stayed[pod.UID]:
 		case r.since.IsZero():
 			return 0, false
-		case !r.since.After(m.resize.after):
+		case !r.since.After(m.change.after):
 			all = false
 		default:
-			pause := r.since.Sub(m.resize.at)
+			pause := r.since.Sub(m.change.at)
 			if pause < 0 { // the member began anew before the pass that saw the change
-				pause = r.since.Sub(m.resize.after)
+				pause = r.since.Sub(m.change.after)
 			}
 			if r.pause >= 0 {
 				pause = min(pause, r.pause)
@@ -152,5 +148,5 @@ func (m *memory) pause(g *elasticGang, reports map[types.UID]report, now time.Ti
 			longest = max(longest, pause)
 		}
 	}
-	return longest, all || now.Sub(m.resize.at) >= settle
+	return longest, all || now.Sub(m.change.at) >= settle
 }

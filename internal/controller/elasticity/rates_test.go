@@ -78,7 +78,7 @@ func TestCostOfAChange(t *testing.T) {
 			[]look{{0, 2, old}, {10, 4, old}, {20, 8, old}, {60, 8, working(33, 33, 34, 35, 36, 36, 36, 36)}}, 1, 15, []int{2, 8}},
 		{"nothing changed", false, []look{{0, 2, old}, {10, 2, working(5, 5)}}, 0, 0, []int{2}},
 	} {
-		m := remember(gangOf(members(t, "train", 8, test.looks[0].running, 0), nil), noon)
+		m := remember(gangOf(members(t, "train", 8, test.looks[0].running, 0), nil), testRules, noon)
 		for _, l := range test.looks {
 			must.OK(t, m.observe(gangOf(members(t, "train", 8, l.running, 0), nil), l.reports, test.declared, seconds(l.at)))
 		}
@@ -97,7 +97,7 @@ func TestCostOfAChange(t *testing.T) {
 
 // Where all members are others than before, they say when the gang was at work.
 func TestCostOfAChangeOfAllMembers(t *testing.T) {
-	m := remember(gangOf(members(t, "train", 8, 2, 0), nil), noon)
+	m := remember(gangOf(members(t, "train", 8, 2, 0), nil), testRules, noon)
 	must.OK(t, m.observe(gangOf(members(t, "train", 8, 2, 0), nil), working(-50, -50), false, noon))
 	others := members(t, "train", 8, 4, 0)
 	reports := map[types.UID]report{}

@@ -214,20 +214,14 @@ const (
 	maxBytes    = 1 << 44
 )
 
-// settle completes a decision by what was chosen for the rate that the gang states.
-func (d *decision) settle() {
+// settle completes a decision by what was chosen for the rate that the gang states, and reports whether it did.
+func (d *decision) settle() bool {
 	t := d.tuning
-	if t == nil || t.choice == nil || t.choice.Refused != nil || !d.resizable.yes || d.reason == reasonNotAdmitted || len(d.running) == 0 {
-		return
-	}
-	before := d.elasticGang.workers()
-	if d.workers != t.choice.Workers {
-		return // GPUs are short, or more members would not be worth a change: the reason says which
+	if t == nil || t.choice == nil || t.choice.Refused != nil || len(d.running) == 0 || d.workers != t.choice.Workers {
+		return false // GPUs are short, or more members would not be worth a change: the reason says which
 	}
 	d.reason, d.message = reasonRate, t.because()
-	if d.event != "" {
-		d.event = changedFor(before, d.workers, d.message)
-	}
+	return true
 }
 
 // reasonRate is the reason of a target that is the chosen number of members for the rate that the gang states.

@@ -274,7 +274,7 @@ func TestServersChangedMeanwhile(t *testing.T) {
 func TestServersLearn(t *testing.T) {
 	g := gangOf(wants("160", members(t, "train", 2, 2, 0)), nil)
 	l := listersOf(t, serverSet(2))
-	m := remember(g, noon)
+	m := remember(g, testRules, noon)
 	observe := func(after int, each float64) {
 		g.tuning = l.tuned(g)
 		must.OK(t, m.observe(g, map[types.UID]report{"uid-train-0": {rate: each}, "uid-train-1": {rate: each}}, false, seconds(after)))
@@ -295,7 +295,7 @@ func TestServersLearn(t *testing.T) {
 	// A new process has them from the status.
 	target := targetOf("train", 2, 8, 2)
 	target.Status.Rates = ratesIn(&m.learner)
-	again := remember(gangOf(g.all, target), noon)
+	again := remember(gangOf(g.all, target), testRules, noon)
 	if diff := cmp.Diff(want, again.learner.Combinations()); diff != "" {
 		t.Errorf("read again: %s", diff)
 	}

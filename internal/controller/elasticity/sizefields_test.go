@@ -255,8 +255,8 @@ func TestFieldsChangedMeanwhile(t *testing.T) {
 	w.pass(0)
 	w.fields(4)
 	w.resizable(reasonSizeFields, "")
-	if v := w.memory[ref("train")].refused; v != nil {
-		t.Errorf("it counts as refused: %s", v.message)
+	if r := w.memory[ref("train")].size.Refusal(); r != nil {
+		t.Errorf("it counts as refused: %+v", r)
 	}
 	w.pass(10)
 	w.fields(8)
@@ -277,7 +277,7 @@ func TestFieldsNotFollowed(t *testing.T) {
 	for at := range 3 {
 		w.pass(121 + 10*at)
 		w.fields(2)
-		w.resizable(reasonNotFollowed, "from 2 to 8 members 2m1s ago")
+		w.resizable(reasonNotFollowed, "from 2 to 8 members, and its controller did not follow within 2m1s: the number ")
 	}
 	w.check("train", 2, reasonFixed)
 	w.start()
@@ -306,7 +306,7 @@ func TestFieldsNotFollowedAfterALateWrite(t *testing.T) {
 	w.resizable(reasonSizeFields, "")
 	w.pass(150)
 	w.fields(2)
-	w.resizable(reasonNotFollowed, "from 2 to 8 members 2m0s ago")
+	w.resizable(reasonNotFollowed, "from 2 to 8 members, and its controller did not follow within 2m0s: the number goes back")
 }
 
 // The controller tries again after a while: what kept the owner from following may have ended.
@@ -579,4 +579,37 @@ func TestFieldsDeletionCost(t *testing.T) {
 	w.drop(rigid(t)...)
 	w.pass(3)
 	w.same("costs", `"" "" "" "" `, costs())
+}
+
+// Somebody who writes the field back sees two changes, then none for half an hour, and the condition and one event say so. Another process knows it.
+func TestFieldsChangedBack(t *testing.T) {
+	w := newFieldsWorld(t, 16, 2, members(t, "train", 2, 2, 0)...)
+	must.OK(t, w.objects.Create(t.Context(), targetOf("train", 2, 8, 2)))
+	back := func(job *unstructured.Unstructured) {
+		spec := job.Object["spec"].(map[string]any)
+		spec["parallelism"], spec["completions"] = int64(2), int64(2)
+	}
+	for _, at := range []int{0, 10} {
+		w.pass(at)
+		w.fields(8)
+		w.edit(back)
+	}
+	w.events()
+	const says = "Job.batch train was changed from 2 to 8 members, and somebody changed that again soon, 2 times in a row: its managedFields say who writes spec.parallelism; " +
+		"stop one of the two. The controller tries again at 12:30 UTC, or once the ElasticTarget is deleted"
+	for _, at := range []int{20, 30, 1000, 1819} {
+		w.pass(at)
+		w.fields(2)
+		w.check("train", 2, reasonFixed)
+		w.resizable(reasonOtherWriter, says)
+		if at == 1000 {
+			w.start()
+		}
+	}
+	w.same("events", []string{"Warning AnotherWriter leaves its size alone: " + says, "Normal ElasticShrink shrinks from 8 to 2 members: " + says}, w.events())
+	w.pass(1820)
+	w.fields(8)
+	w.edit(back)
+	w.pass(1830)
+	w.resizable(reasonOtherWriter, "3 times in a row")
 }

@@ -213,42 +213,42 @@ func (o *Owner) counts(pod *v1.Pod) bool {
 	return true
 }
 
-// Beyond returns the pods that are too many for a number of members: those that the owner deletes then. The pods are in the
-// order of their ranks. Pods in deletion are among them where their numbers say so.
+// Beyond returns the pods that are too many for a number of members: those that the owner deletes then. Pods in deletion are among them where
+// their numbers say so.
 func (o *Owner) Beyond(pods []*v1.Pod, members int) (beyond []*v1.Pod) {
-	n := (members - o.Others) / o.Per
-	if o.Leave == HighestIndex {
-		for _, pod := range pods {
-			if index, err := strconv.Atoi(pod.Labels[o.Index]); o.counts(pod) && err == nil && index >= o.First+n {
-				beyond = append(beyond, pod)
-			}
-		}
-		return beyond
-	}
-	var there []*v1.Pod
-	for _, pod := range pods {
-		if o.counts(pod) && pod.DeletionTimestamp == nil {
-			there = append(there, pod)
+	for i, within := range o.Within(pods) {
+		if within > members {
+			beyond = append(beyond, pods[i])
 		}
 	}
-	slices.SortStableFunc(there, func(a, b *v1.Pod) int { // those without a node come last
-		switch on := a.Spec.NodeName != ""; {
-		case on == (b.Spec.NodeName != ""):
-			return membership.RankOf(a).Compare(membership.RankOf(b))
+	return beyond
+}
+
+// Within returns, for each pod, the least number of members for which the owner keeps it: with a smaller one it deletes the pod. It is 0 for
+// pods that no number has deleted. The pods are in the order of their ranks.
+func (o *Owner) Within(pods []*v1.Pod) []int {
+	within := make([]int, len(pods))
+	var there []int
+	for i, pod := range pods {
+		switch index, err := strconv.Atoi(pod.Labels[o.Index]); {
+		case !o.counts(pod):
+		case o.Leave == HighestIndex && err == nil:
+			within[i] = o.Others + (index-o.First+1)*o.Per
+		case o.Leave != HighestIndex && pod.DeletionTimestamp == nil:
+			there = append(there, i)
+		}
+	}
+	slices.SortStableFunc(there, func(a, b int) int { // those without a node come last
+		switch on := pods[a].Spec.NodeName != ""; {
+		case on == (pods[b].Spec.NodeName != ""):
+			return membership.RankOf(pods[a]).Compare(membership.RankOf(pods[b]))
 		case on:
 			return -1
 		}
 		return 1
 	})
-	return there[min(n*o.Per, len(there)):]
-}
-
-// Count returns how many of the pods the number counts, without those in deletion.
-func (o *Owner) Count(pods []*v1.Pod) (count int) {
-	for _, pod := range pods {
-		if o.counts(pod) && pod.DeletionTimestamp == nil {
-			count++
-		}
+	for at, i := range there {
+		within[i] = o.Others + (at/o.Per+1)*o.Per
 	}
-	return count
+	return within
 }
