@@ -16,6 +16,7 @@ type component struct{ folder, value string }
 var components = []component{
 	{"device-mounts", ".Values.components.deviceMounts"},
 	{"gpu-admin", ".Values.components.gpuAdmin"},
+	{"network-policies", ".Values.components.networkPolicies"},
 	{"node-memory", ".Values.components.nodeMemory"},
 	{"placeable", ".Values.components.placeable"},
 	{"pods-from-apiserver", ".Values.components.podsFromAPIServer"},

@@ -93,6 +93,7 @@ func values(registry string, is standards) []value {
 		value{"components.shmSweep", false, boolean, "Lets the agent remove shared memory of users other than root while tenants run."},
 		value{"components.nodeMemory", false, boolean, "The controller writes the memory of GPUs into Nodes, for autoscalers ([autoscaling](autoscaling.md)). It gets the right to patch the status of Nodes."},
 		value{"components.placeable", false, boolean, "The controller answers Kueue's AdmissionChecks whether a Workload fits on devices now ([Kueue](kueue.md))."},
+		value{"components.networkPolicies", false, boolean, "Lets Prometheus in the namespace monitoring alone reach the metrics of agents, controller and activator."},
 		value{"components.saneRequests", false, boolean, "Refuses absurd requests of any resource in any pod of the cluster."},
 		value{"components.schedulerName", false, boolean, "Sets `schedulerName` for pods with vGPUs in the namespaces labelled `tandem-gpu.io/scheduler-name=inject`. Needs Kubernetes 1.36."},
 		value{"monitors.enabled", false, boolean, "PodMonitors and a PrometheusRule for the Prometheus operator, whose CRDs must be there ([monitoring](monitoring.md))."},
