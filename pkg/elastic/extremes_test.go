@@ -109,7 +109,7 @@ func BenchmarkExtremes(b *testing.B) {
 	}{
 		{"elastic-workers/100-gangs/1-8/1000-GPUs", 125, 100, "1-8", 0},
 		{"elastic-workers/100-gangs/1-256/1000-GPUs", 125, 100, "1-256", 0},
-		{"elastic-workers/100-gangs/1-10000/1000-GPUs", 125, 100, "1-10000/40", 0},
+		{"elastic-workers/100-gangs/1-10000-in-steps/1000-GPUs", 125, 100, "1-10000/40", 0},
 		{"elastic-workers/1500-gangs/1-256/1000-GPUs", 125, 1500, "1-256", 0},
 		{"elastic-workers/1500-gangs/1-8/64-GPUs", 8, 1500, "1-8", 0},
 		{"preferred-topology/1500-gangs/8-keys/64-GPUs", 8, 1500, "1-8", 8},

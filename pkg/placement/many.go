@@ -33,21 +33,49 @@ const policySteps = 2
 func arrange(n *vgpu.Node, r *vgpu.Request, p *Policy) *search {
 	free := freeNow(n, r)
 	policy := *p // a copy keeps the policies of requests without a search off the heap
-	steps, most := 0, stepsOf(r)/policySteps
-	for limit := 2; limit <= len(free) && steps < most; limit++ {
+	most := stepsOf(r) / policySteps
+	last := newSearch(n, r, free, p.neighbours)
+	if !last.enough(0) {
+		return nil
+	}
+	for limit := last.fewest(); limit <= len(free) && most > 0; limit++ {
 		s := newSearch(n, r, free, p.neighbours)
-		s.policy, s.limit, s.budget = &policy, limit, most-steps
+		s.policy, s.limit, s.budget = &policy, limit, most
 		if s.arrangeFrom(0) {
 			return s
 		}
-		steps += s.steps
+		most -= s.steps
 	}
-	s := newSearch(n, r, free, p.neighbours)
-	if s.find() {
-		s.cut, s.policy = true, &policy
-		return s
+	if last.find() {
+		last.cut, last.policy = true, &policy
+		return last
 	}
 	return nil
+}
+
+// fewest returns how many devices all containers need at least by their sums, 2 or more.
+func (s *search) fewest() int {
+	var needs vgpu.Use
+	for p := range s.phases {
+		needs.Slots, needs.Memory = max(needs.Slots, s.needs[p].Slots), max(needs.Memory, s.needs[p].Memory)
+	}
+	slots, memory := make([]int64, len(s.free)), make([]int64, len(s.free))
+	for i, u := range s.free {
+		slots[i], memory[i] = int64(u.Slots), int64(u.Memory)
+	}
+	return max(2, countFor(slots, int64(needs.Slots)), countFor(memory, int64(needs.Memory)))
+}
+
+// countFor returns how many of the amounts, the largest first, are as much together as is needed.
+func countFor(amounts []int64, needed int64) (count int) {
+	slices.Sort(amounts)
+	for _, n := range slices.Backward(amounts) {
+		if needed <= 0 {
+			break
+		}
+		needed, count = needed-n, count+1
+	}
+	return count
 }
 
 // value is the score of an arrangement: the rate of the node with it, and the mean of the links over the containers'
