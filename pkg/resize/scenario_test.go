@@ -1,6 +1,7 @@
 package resize
 
 import (
+	"errors"
 	"flag"
 	"fmt"
 	"maps"
@@ -24,10 +25,12 @@ var update = flag.Bool("update", false, "write docs/elastic-phases.md anew")
 //
 //	gang 2,4,8 number=4 owner=4      its legal sizes, the number of its target, and that of the field of its owner
 //	members 0+ 1+ 2 3-               those that exist, by index: with a node, waiting, ending
-//	pass 4 Steady fails=write        a pass in which package elastic wants that, "none" where it is not asked; below stand the effects of
+//	pass 4 Steady fails=write        a pass in which package elastic wants that, "none" where it is not asked, "broken" where it cannot decide; below stand the effects of
 //	                                 each step that has any, and the phases that changed. Requests that fail: ask, write, race, evict,
 //	                                 notify, target, status
 //	wait 2m
+//	offer                            the sizes from which package elastic may choose
+//	no-notice 7                      somebody takes the notice of a member away
 //	owner 2                          somebody else changes the field of the owner
 //	lacks no node has a GPU          why further members have no places
 //	fixed yes | unread yes           the number must not change, or the owner cannot be read
@@ -70,6 +73,14 @@ func (s *story) run(d *datadriven.TestData) string {
 		s.play(d)
 	case "wait":
 		s.now = s.now.Add(s.duration(words[0]))
+	case "offer":
+		fmt.Fprintln(&s.out, s.state.Offer(s.view()))
+	case "no-notice":
+		for _, m := range s.members {
+			if m.id() == words[0] {
+				m.leaves = time.Time{}
+			}
+		}
 	case "owner":
 		s.edit(s.whole(words[0]))
 	case "other-owner":
@@ -118,6 +129,8 @@ func (s *story) play(d *datadriven.TestData) {
 			for _, v := range a.Vals {
 				s.fails[v] = true
 			}
+		case a.Key == "broken":
+			target = &elastic.Target{Why: elastic.Invalid, Err: errors.New("the rates are wrong")}
 		case i == 0 && a.Key != "none":
 			target = &elastic.Target{Workers: s.whole(a.Key), Why: elastic.Why(d.CmdArgs[1].Key)}
 		}
