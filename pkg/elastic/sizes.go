@@ -76,3 +76,14 @@ func parseNumbers(most int, words ...string) (numbers []int, legal bool) {
 	}
 	return numbers, true
 }
+
+// SizeBelow returns the largest legal size that is at most n, the least one where there is none.
+func SizeBelow(sizes []int, n int) int {
+	size := sizes[0]
+	for _, legal := range sizes {
+		if legal <= n {
+			size = legal
+		}
+	}
+	return size
+}

@@ -66,11 +66,7 @@ func (e *engine) sizeFleets(fleets []*group) (reserved []elastic.Reserved, err e
 		if !slices.Contains(s.Sizes, want) {
 			return nil, fmt.Errorf("fleet %q wants %d replicas, legal are %v", g.gang.Name, want, s.Sizes)
 		}
-		if want != s.target {
-			s.target, s.since, s.short, s.seen = want, e.sample.At, false, -1
-			o := &e.history.Gangs[g.number]
-			o.Moves = append(o.Moves, e.sample.At)
-		}
+		e.setTarget(g, want, len(members))
 		if err := e.shrink(g, members); err != nil {
 			return nil, err
 		}

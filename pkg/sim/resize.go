@@ -2,13 +2,14 @@ package sim
 
 import (
 	"fmt"
-	"maps"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
 	"github.com/tandem-gpu/tandem/pkg/elastic"
 	"github.com/tandem-gpu/tandem/pkg/gang"
+	"github.com/tandem-gpu/tandem/pkg/resize"
 	"github.com/tandem-gpu/tandem/pkg/vgpu"
 )
 
@@ -70,6 +71,7 @@ func (e *engine) decideSizes() ([]*group, error) {
 	}
 	jobs := make([]elastic.Job, 0, len(training))
 	for _, g := range training {
+		e.look(g)
 		jobs = append(jobs, e.elasticJob(g))
 	}
 	jobs = append(append(jobs, e.missingReplicas(fleets)...), e.waitingJobs()...)
@@ -146,16 +148,21 @@ func (e *engine) soonGone() []int {
 	return all
 }
 
+// look has package resize look at an elastic gang.
+func (e *engine) look(g *group) {
+	g.sizing.state.Step(resize.Looked{View: g.sizing.view(e.atWork(g))}, clock(e.sample.At))
+}
+
 // elasticJob returns an elastic gang as package elastic sees it.
 func (e *engine) elasticJob(g *group) elastic.Job {
-	s, first := g.sizing, &e.setup.Jobs[g.jobs[0]]
+	s, first, members := g.sizing, &e.setup.Jobs[g.jobs[0]], e.atWork(g)
+	view := s.view(members)
 	j := elastic.Job{
-		Name: g.gang.Name, Priority: first.Request.Priority, Arrived: unix(first.Arrive), Sizes: s.Sizes,
+		Name: g.gang.Name, Priority: first.Request.Priority, Arrived: unix(first.Arrive), Sizes: s.state.Offer(view),
 		Worker: gang.Member{Request: first.Request}, Wishes: g.want.Wishes, Losses: g.want.Losses, Curve: s.Curve,
 		Cost: s.ResizeTime.Seconds(), Moved: s.moved,
 	}
-	members := e.atWork(g)
-	if len(members) > s.target { // the last change has not happened yet, and can be taken back for nothing
+	if len(s.state.Leave(view)) > 0 { // the last change has not happened yet, and can be taken back for nothing
 		j.Moved = j.Moved[:max(0, len(j.Moved)-1)]
 	}
 	for _, job := range members[:min(len(members), s.target)] {
@@ -242,42 +249,44 @@ func (e *engine) follow(g *group, t *elastic.Target) error {
 	if t.Err != nil {
 		return t.Err
 	}
-	s, members := g.sizing, e.atWork(g)
-	f := elastic.Follower{
-		Sizes: s.Sizes, Size: s.target, Running: len(members),
-		Stuck: s.short && len(members) < s.target && e.sample.At-s.since > e.setup.Elastic.AdmitWithin,
-	}
-	if to, _ := f.Follow(t); to != s.target {
-		s.target, s.since, s.short, s.seen = to, e.sample.At, false, -1
-		if len(members) > 0 {
-			s.moved = append(s.moved, unix(e.sample.At))
-			o := &e.history.Gangs[g.number]
-			o.Moves = append(o.Moves, e.sample.At)
+	members := e.atWork(g)
+	for _, effect := range g.sizing.state.Step(resize.Planned{View: g.sizing.view(members), Target: t}, clock(e.sample.At)) {
+		if set, is := effect.(resize.Set); is {
+			e.setTarget(g, set.Number, len(members))
 		}
 	}
 	return e.shrink(g, members)
 }
 
+// setTarget gives an elastic gang of which so many members run another number.
+func (e *engine) setTarget(g *group, number, running int) {
+	s := g.sizing
+	if number == s.target {
+		return
+	}
+	s.target, s.since, s.short, s.seen = number, e.sample.At, false, -1
+	if running > 0 {
+		s.moved = append(s.moved, unix(e.sample.At))
+		o := &e.history.Gangs[g.number]
+		o.Moves = append(o.Moves, e.sample.At)
+	}
+}
+
 // shrink gives notice to the last members beyond the target of an elastic gang, and evicts those whose notice is over.
 func (e *engine) shrink(g *group, members []int) error {
-	s, surplus := g.sizing, []int(nil)
-	if len(members) > s.target {
-		surplus = members[s.target:]
-	}
-	maps.DeleteFunc(s.notices, func(job int, _ time.Duration) bool { return !slices.Contains(surplus, job) })
-	some := false
-	for _, job := range surplus {
-		if _, told := s.notices[job]; !told {
-			s.notices[job] = e.after(e.setup.Elastic.Notice)
+	s := g.sizing
+	var evicted []int
+	for _, effect := range s.state.Step(resize.Due{View: s.view(members), Number: s.target}, clock(e.sample.At)) {
+		if effect, is := effect.(resize.Evict); is {
+			job, err := strconv.Atoi(effect.ID)
+			if err != nil {
+				return fmt.Errorf("evict a member of gang %s: %w", g.gang.Name, err)
+			}
+			e.evict(job)
+			evicted = append(evicted, job)
 		}
-		if s.notices[job] > e.sample.At {
-			continue
-		}
-		some = true
-		delete(s.notices, job)
-		e.evict(job)
 	}
-	if !some {
+	if len(evicted) == 0 {
 		return nil
 	}
 	if err := e.resized(g); err != nil {
@@ -286,7 +295,7 @@ func (e *engine) shrink(g *group, members []int) error {
 	if e.setup.Preemption.Grace > 0 {
 		return nil
 	}
-	for _, job := range surplus {
+	for _, job := range evicted {
 		if e.leaving[job] {
 			e.undue(job)
 			if err := e.leave(job); err != nil {

@@ -5,7 +5,10 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"strconv"
 	"time"
+
+	"github.com/tandem-gpu/tandem/pkg/resize"
 )
 
 // sizing is the state of an elastic gang in a run.
@@ -28,12 +31,12 @@ type sizing struct {
 	workers int
 	speed   float64
 	works   time.Duration
-	// notices are the members that leave, by job, with the end of their notice.
-	notices map[int]time.Duration
+	// state is what has become of the target, since the gang arrived.
+	state *resize.State
 }
 
 func newSizing(e *Elastic) *sizing {
-	return &sizing{Elastic: e, target: e.Sizes[0], seen: -1, notices: map[int]time.Duration{}}
+	return &sizing{Elastic: e, target: e.Sizes[0], seen: -1}
 }
 
 // relative returns the speed of so many members on so many nodes.
@@ -162,6 +165,7 @@ func (e *engine) joinElastic(g *group) {
 	e.elastic = append(e.elastic, g)
 	slices.SortStableFunc(e.elastic, func(a, b *group) int { return cmp.Compare(e.priority(b), e.priority(a)) })
 	g.sizing.at = e.sample.At
+	g.sizing.state = resize.New(resize.Config{Notice: e.setup.Elastic.Notice, Within: e.setup.Elastic.AdmitWithin}, clock(e.sample.At))
 	e.noteSize(g)
 }
 
@@ -176,5 +180,17 @@ func (e *engine) leaveElastic(g *group) {
 // restart makes a gang that was evicted as a whole wait with its least number of members.
 func (s *sizing) restart(now time.Duration) {
 	s.target, s.since, s.short, s.seen = s.Sizes[0], now, false, -1
-	clear(s.notices)
+	s.state.Step(resize.Due{View: s.view(nil), Number: s.target}, clock(now)) // members that had a notice are gone
+}
+
+// view returns what package resize sees of a gang of which some members run.
+func (s *sizing) view(members []int) *resize.View {
+	v := &resize.View{Sizes: s.Sizes, Possible: s.Sizes, Number: s.target, Since: clock(s.since), Running: len(members), Members: make([]resize.Member, len(members))}
+	for i, job := range members {
+		v.Members[i] = resize.Member{ID: strconv.Itoa(job), Within: i + 1, Running: true}
+	}
+	if s.short {
+		v.Lacks = "no node has room for further members"
+	}
+	return v
 }
