@@ -13,9 +13,10 @@ type (
 		*View
 		Target *elastic.Target
 	}
-	// Numbered says that the target has got another number. Told says that its status tells so.
+	// Numbered says that the target has got another number.
 	Numbered struct{}
-	Told     struct{}
+	// Told says that the status of the target tells so.
+	Told struct{}
 	// Due brings the members to a number, as far as that goes now.
 	Due struct {
 		*View
@@ -23,13 +24,13 @@ type (
 	}
 	// Untold says that a member could not be told when it leaves: it gets a whole notice later.
 	Untold struct{ ID string }
-	// Written says that the owner's field was written, and has this generation now. Raced says that somebody else wrote the number
-	// meanwhile, so that the field was not written.
+	// Written says that the owner's field was written, and has this generation now.
 	Written struct {
 		*View
 		Number     int
 		Generation int64
 	}
+	// Raced says that somebody else wrote the number meanwhile, so that the field was not written.
 	Raced struct{}
 	// NotTaken says that the API server does not take a number, when it was asked or when it was to be written.
 	NotTaken struct {

@@ -105,12 +105,12 @@ func (s *story) run(d *datadriven.TestData) string {
 func (s *story) declare(d *datadriven.TestData) {
 	var sizes []int
 	for _, a := range d.CmdArgs {
-		switch {
-		case a.Key == "number":
+		switch a.Key {
+		case "number":
 			s.number, s.since = s.whole(a.Vals[0]), s.now
-		case a.Key == "owner":
+		case "owner":
 			s.owner = &Owner{UID: "job", Generation: 1, Number: s.whole(a.Vals[0])}
-		case a.Key == "sizes":
+		case "sizes":
 			for _, v := range a.Vals {
 				sizes = append(sizes, s.whole(v))
 			}
