@@ -72,7 +72,7 @@ func hostAmounts(c *why.Change) string {
 
 // devices names devices that have to recover, with what ails them.
 func devices(c *why.Change) string {
-	var sick, cordons []string
+	sick, cordons := make([]string, 0, len(c.Devices)), make([]string, 0, len(c.Devices))
 	for i, name := range c.Devices {
 		if isCordoned(c.Reasons[i]) {
 			cordons = append(cordons, name+inBrackets(strings.ToLower(c.Reasons[i][:1])+c.Reasons[i][1:]))
@@ -96,7 +96,7 @@ func isCordoned(reason string) bool { return strings.HasPrefix(reason, snapshot.
 
 // uncordon returns the commands that uncordon all devices of a change, "" where one of them is not cordoned.
 func uncordon(c *why.Change) string {
-	var commands []string
+	commands := make([]string, 0, len(c.Devices))
 	for i, name := range c.Devices {
 		if !isCordoned(c.Reasons[i]) {
 			return ""
