@@ -145,6 +145,14 @@ func ofNodes() []fault {
 		{"OtherProgram", "HAMi's device plugin", func(w *world) {
 			w.add(runsImage("hami-device-plugin-x", "device-plugin", "registry.example.com/projecthami/hami@sha256:00", "DaemonSet"))
 		}},
+		{"DeviceInjector", "Google's injector", func(w *world) {
+			w.add(runsImage("device-injector-x", "injector", "gcr.io/gke-release/nri-device-injector:1.0.25", "DaemonSet"))
+		}},
+		{"DeviceInjector", "NVIDIA's toolkit with its NRI plugin", func(w *world) {
+			p := runsImage("nvidia-container-toolkit-x", "nvidia-container-toolkit-ctr", "nvcr.io/nvidia/k8s/container-toolkit:v1.19.0", "DaemonSet")
+			p.Spec.Containers[0].Env = []v1.EnvVar{{Name: "ENABLE_NRI_PLUGIN", Value: "true"}}
+			w.add(p)
+		}},
 		{"AgentDown", "an agent that crashes", func(w *world) { crash(w, "tandem-agent-gpu-2") }},
 		{"AgentDown", "an agent that is being deleted", func(w *world) {
 			p := of[*v1.Pod](w, "tandem-agent-gpu-2")

@@ -166,6 +166,46 @@ func otherProgram(f *Facts) []hit {
 	return hits
 }
 
+// injectors are names of images that give pods devices by annotation: Google's, and the sample of NRI.
+var injectors = []string{"nri-device-injector", "device-injector"}
+
+const (
+	// toolkitNRI has NVIDIA's Container Toolkit inject CDI devices by annotation: an environment variable, or the flag of the same name.
+	toolkitNRI, toolkitNRIFlag = "ENABLE_NRI_PLUGIN", "--enable-nri-plugin"
+)
+
+// injects reports whether a container gives pods devices by annotation.
+func injects(c *v1.Container) bool {
+	repository, _, _ := strings.Cut(c.Image, "@")
+	name, _, _ := strings.Cut(path.Base(repository), ":")
+	return slices.Contains(injectors, name) ||
+		slices.ContainsFunc(c.Env, func(e v1.EnvVar) bool { return e.Name == toolkitNRI && e.Value == "true" }) ||
+		slices.ContainsFunc(slices.Concat(c.Command, c.Args), func(arg string) bool { return arg == toolkitNRIFlag || arg == toolkitNRIFlag+"=true" })
+}
+
+// injector returns the container of a pod that gives pods devices by annotation, nil for none.
+func injector(p *v1.Pod) *v1.Container {
+	if i := slices.IndexFunc(p.Spec.Containers, func(c v1.Container) bool { return injects(&c) }); i >= 0 {
+		return &p.Spec.Containers[i]
+	}
+	return nil
+}
+
+func deviceInjector(f *Facts) []hit {
+	var hits []hit
+	for _, n := range f.handed() {
+		for _, p := range f.index.pods[n.Name] {
+			if c := injector(p); !ended(p) && c != nil {
+				hits = append(hits, hit{
+					"Pod/" + p.Namespace + "/" + p.Name, fmt.Sprintf("container %s of the pod (%s) gives pods on the node %s devices by their annotations", c.Name, c.Image, n.Name),
+					"switch it off (cdi.nriPluginEnabled of the GPU operator), or keep it off the node; else refuse its annotations in pods without vGPUs too, by a policy of your own",
+				})
+			}
+		}
+	}
+	return hits
+}
+
 // down finds the ready nodes on which no pod of a DaemonSet of Tandem runs.
 func (f *Facts) down(name, what string) []hit {
 	hits := make([]hit, 0, 1)

@@ -138,5 +138,5 @@ func overbooked(f *Facts) []hit {
 
 // Counts reports whether a check looks at a pod, of which a cluster may have very many.
 func Counts(p *v1.Pod, namespace string) bool {
-	return p.Namespace == namespace || kube.WantsVGPU(p) || rival(p) != "" || decides(p)
+	return p.Namespace == namespace || kube.WantsVGPU(p) || rival(p) != "" || injector(p) != nil || decides(p)
 }

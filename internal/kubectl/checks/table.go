@@ -60,6 +60,7 @@ func ofNodes() []Check {
 		{"RuntimeWithoutCDI", Error, []Source{Nodes}, "The agent gives containers their devices by CDI, which such a runtime does not read.", installPage, runtimeWithoutCDI},
 		{"OtherPlugin", Error, []Source{Nodes}, "A GPU has one owner: two that give it away each think that they have all of it.", installPage, otherPlugin},
 		{"OtherProgram", Warning, []Source{Nodes, Pods}, "It may give the GPUs to others, or start an MPS daemon in front of Tandem's.", installPage, otherProgram},
+		{"DeviceInjector", Warning, []Source{Nodes, Pods}, "Annotations give a pod devices past Tandem. The policies refuse them in pods with vGPUs alone.", policiesPage, deviceInjector},
 		{"AgentDown", Error, []Source{Nodes, Pods}, "No container with vGPUs starts on the node, and nobody sees faults of its devices.", runbooks + "tandemagentdown", agentDown},
 		{"MPSDown", Error, []Source{Nodes, Pods}, "The agent has no MPS daemons to give shares by.", runbooks + "tandemmpsdown", mpsDown},
 		{"SlotsDiffer", Warning, []Source{Nodes, GPUNodes}, "The scheduler and the kubelet count differently, so pods are rejected or slots stay unused.", runbooks + "tandemagentnotregistered", slotsDiffer},
