@@ -27,7 +27,7 @@ func TestWaysAround(t *testing.T) {
 	for name, p := range map[string]*corev1.Pod{
 		"vGPUs behind more containers than are looked through": hidden(300),
 		"vGPUs behind as many as are":                          hidden(127),
-		"more containers with vGPUs than any node has GPUs": withContainers(17, nil, v1alpha1.ResourceVGPU, "1"),
+		"more containers with vGPUs than any node has GPUs":    withContainers(17, nil, v1alpha1.ResourceVGPU, "1"),
 		"vGPUs in the last init container of many": func() *corev1.Pod {
 			p := hidden(300)
 			p.Spec.InitContainers, p.Spec.Containers = p.Spec.Containers, []corev1.Container{container("main")}
