@@ -277,7 +277,11 @@ func TestLargePodsAreAccepted(t *testing.T) {
 		metav1.SetMetaDataAnnotation(&p.ObjectMeta, fmt.Sprint("example.com/", i), "x")
 	}
 	for i := range 24 {
-		c := container(fmt.Sprint("c", i), v1alpha1.ResourceVGPU, "1")
+		amounts := []string{v1alpha1.ResourceVGPU, "1"}
+		if i >= 15 { // sixteen may ask for vGPUs, the first one with them
+			amounts = nil
+		}
+		c := container(fmt.Sprint("c", i), amounts...)
 		c.SecurityContext = &corev1.SecurityContext{Capabilities: &corev1.Capabilities{Add: []corev1.Capability{"NET_ADMIN", "SYS_NICE", "IPC_LOCK"}}}
 		for j := range 20 {
 			c.Env = append(c.Env, corev1.EnvVar{Name: fmt.Sprint("VARIABLE_", j), Value: "x"})
