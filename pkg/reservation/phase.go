@@ -123,6 +123,8 @@ type (
 		at time.Time
 		// wait is since when the gang waits for room, nil where free room would not help.
 		wait *wait
+		// lacks is since when the gang lacks members that must run, of those for which it was refused.
+		lacks time.Time
 	}
 	reserving struct {
 		refused

@@ -244,6 +244,9 @@ func (m *move) refuseAll(g *group, uid vgpu.UID, refusal Refusal) {
 		clear(r.notified)
 		m.do(Count{What: Refusals, Reason: refusal.Reason})
 	}
+	if r.Lacking == 0 && refusal.Lacking > 0 {
+		r.lacks = m.now
+	}
 	r.Refusal, r.at, r.turn = refusal, m.now, Turn{}
 	r.notified[uid] = true
 }

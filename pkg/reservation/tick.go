@@ -19,6 +19,7 @@ func (m *move) changed(e *Changed) {
 	if g != nil {
 		m.prune(g, f)
 		m.settle(g, f)
+		m.mend(g, f)
 		if n := g.reserving(); n != nil && g.lacking(f) != n.lacking {
 			m.endReservation(g)
 		}
@@ -202,6 +203,7 @@ func (m *move) ticked(e *Ticked) {
 	g := m.group(f.Ref)
 	m.prune(g, f)
 	m.settle(g, f)
+	m.mend(g, f)
 	m.sendBack(g, e.InPermit)
 	m.lookAtRoom(g, e)
 	switch p := g.phase.(type) {

@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"slices"
 	"time"
+
+	"github.com/tandem-gpu/tandem/pkg/gang"
 )
 
 // A gang that runs and lacks members keeps the GPUs of the others idle. Two such gangs may each hold what the other needs, after a
@@ -17,6 +19,9 @@ func (s *State) Yields(ref, to Ref) time.Time { return s.yields(s.gangs[ref], s.
 
 // YieldsTo returns the first gang to which a gang gives way, and when; zero where there is none.
 func (s *State) YieldsTo(ref Ref) (to Ref, at time.Time) {
+	if !s.gangs[ref].isBroken() {
+		return to, at
+	}
 	for _, other := range s.refs() {
 		when := s.Yields(ref, other)
 		if !when.IsZero() && (at.IsZero() || when.Before(at)) {
@@ -42,21 +47,18 @@ func (s *State) yields(g, to *group) time.Time {
 	if g == to || !g.isBroken() || !to.waitsForRoom() || g.priority != to.priority || to.never {
 		return time.Time{}
 	}
-	at := to.refused().wait.since.Add(s.cfg.Deadline)
-	if !g.waitsForRoom() { // the cluster is too small for it
-		return at
-	}
-	if own := g.refused().wait.since.Add(s.cfg.Deadline); own.After(at) {
+	at := to.refused().lacks
+	if own := g.refused().lacks; own.After(at) {
 		at = own
 	}
-	if !g.never && compareWaiting(g, to) < 0 {
+	if tooSmall := g.refused().Reason == gang.NeverFits; !tooSmall && !g.never && compareBroken(g, to) < 0 {
 		at = at.Add(s.cfg.Deadline)
 	}
-	return at
+	return at.Add(s.cfg.Deadline)
 }
 
-// Broken returns the running gangs that wait for room for members that they have lost, in the order in which they wait. Where the
-// gang before is one of them, Broken returns those that wait before it.
+// Broken returns the running gangs that lack members for which there was no room, in the order in which they wait. Where the gang
+// before is one of them, Broken returns those that wait before it.
 func (s *State) Broken(before Ref) (refs []Ref) {
 	var list []*group
 	own := s.gangs[before]
@@ -82,22 +84,27 @@ func (g *group) isBroken() bool {
 }
 
 // waitsForRoom reports whether room in the cluster as it is would help the gang.
-func (g *group) waitsForRoom() bool { return g.isBroken() && g.refused().wait != nil }
+func (g *group) waitsForRoom() bool { return g.isBroken() && g.refused().lacksRoom() }
 
-// compareBroken orders gangs that lack members: the highest priority first, then the one that waits for room for longer, then by
-// name. Those that no room in the cluster would help are last.
+// compareBroken orders gangs that lack members: the highest priority first, then the one that lacks them for longer, then by name.
 func compareBroken(a, b *group) int {
-	if has, other := a.waitsForRoom(), b.waitsForRoom(); has && other {
-		return compareWaiting(a, b)
-	} else if a.priority == b.priority && has != other {
-		return map[bool]int{true: -1, false: 1}[has]
+	return cmp.Or(cmp.Compare(b.priority, a.priority), a.refused().lacks.Compare(b.refused().lacks), a.Compare(b.Ref))
+}
+
+// mend notes that a running gang lacks no members any more although no plan says so: fewer must run, or their binds came late.
+func (m *move) mend(g *group, f *Facts) {
+	if !g.isBroken() {
+		return
 	}
-	return cmp.Or(cmp.Compare(b.priority, a.priority), a.Compare(b.Ref))
+	if now := m.AfterStart(*f); now.Problem == nil && g.lacking(&now) == 0 {
+		r := g.refused()
+		r.Lacking, r.wait = 0, nil
+	}
 }
 
 // yieldedAt returns when the next gang gives way to a gang that has not been tried since, and whether one does.
 func (s *State) yieldedAt(g *group) (at time.Time, some bool) {
-	if !g.waitsForRoom() {
+	if !g.waitsForRoom() || g.refused().wait == nil {
 		return at, false
 	}
 	for _, other := range s.gangs {

@@ -23,10 +23,11 @@ import (
 
 	"github.com/tandem-gpu/tandem/internal/cluster/membership"
 	"github.com/tandem-gpu/tandem/pkg/api/v1alpha1"
+	core "github.com/tandem-gpu/tandem/pkg/gang"
 )
 
 // settling is how long a gang lacks members before the set asks the API server for those that are done. Controllers make
-// members one by one, and a gang that is being made costs no request.
+// members one by one, and a gang that is made within this time costs no request.
 const settling = 2 * time.Second
 
 // endings finds the members of gangs that are done: they succeeded, and nobody makes them again. The informer of pods does not
@@ -40,6 +41,10 @@ type endings struct {
 // done are the members of a gang that are done.
 type done struct {
 	count int
+	// left are the members that are not done, as far as their controllers say: those beyond the least number are done first.
+	left int
+	// loose: a maker may make members of several runs.
+	loose bool
 	// ordered is a StatefulSet that makes members in order, "" for none: it waits until the ones before are ready, and they wait for
 	// their gang.
 	ordered string
@@ -79,12 +84,14 @@ func (s *Set) countDone(out *Gang, g *gang) {
 	if g.done.count == 0 {
 		return
 	}
-	// Nobody says of pods without a controller to which run of a gang they belong: more of them than its members are of two.
-	all := max(out.MinCount, slices.Max(append([]int{0}, out.Sizes...)))
-	if makers[0] == "" && out.alive()+g.done.count > all {
+	// Nobody says of pods without a controller, or of the steps of a workflow, to which run of a gang they belong: more of them than its
+	// members are of two.
+	if all := max(out.MinCount, slices.Max(append([]int{0}, out.Sizes...))); g.done.loose && out.alive()+g.done.count > all {
 		return
 	}
-	out.Done, out.MinCount = g.done.count, max(1, out.MinCount-g.done.count)
+	out.Done = g.done.count
+	// Members that are still to be made for the first time have no controller to ask.
+	out.MinCount = max(core.Done{Succeeded: g.done.count, ToCome: g.done.left}.Least(out.MinCount), out.MinCount-g.done.count)
 }
 
 // makersOf returns the UIDs of the controllers of pods, "" for none, ascending.
@@ -117,7 +124,7 @@ func (s *Set) askNext(ctx context.Context) bool {
 	}
 	now := done{makers: makersOf(pods)}
 	var err error
-	if now.count, err = s.countEnded(ctx, ref, pods); err == nil {
+	if err = s.countEnded(ctx, ref, pods, &now); err == nil {
 		now.ordered, err = s.orderedBy(ctx, pods)
 	}
 	switch {
@@ -161,11 +168,11 @@ func podsOf(members []*member) []*v1.Pod {
 // setDone notes which members of a gang are done.
 func (s *Set) setDone(ref Ref, now *done) {
 	if now.count == 0 && now.ordered == "" {
-		now.makers = nil
+		*now = done{}
 	}
 	s.mu.Lock()
 	g := s.gangs[ref]
-	changed := g != nil && (g.done.count != now.count || g.done.ordered != now.ordered || !slices.Equal(g.done.makers, now.makers))
+	changed := g != nil && (g.done.count != now.count || g.done.left != now.left || g.done.loose != now.loose || g.done.ordered != now.ordered || !slices.Equal(g.done.makers, now.makers))
 	if changed {
 		g.done, g.built = *now, false
 	}
@@ -197,19 +204,23 @@ func (s *Set) orderedBy(ctx context.Context, pods []*v1.Pod) (string, error) {
 	return "", nil
 }
 
-// countEnded counts the members of a gang that are done, of the same run as its living members.
-func (s *Set) countEnded(ctx context.Context, ref Ref, living []*v1.Pod) (int, error) {
+// countEnded counts the members of a gang that are done, of the same run as its living members, and those that are not.
+func (s *Set) countEnded(ctx context.Context, ref Ref, living []*v1.Pod, now *done) error {
 	succeeded, err := s.succeeded(ctx, ref)
 	if err != nil {
-		return 0, err
+		return err
 	}
 	runs := map[string]bool{}
 	jobs, ended := map[metav1.OwnerReference]bool{}, map[metav1.OwnerReference]int{}
 	for _, pod := range living {
 		runs[runOf(pod)] = true
-		if owner := controllerOf(pod); isJob(owner) {
+		owner := controllerOf(pod)
+		if isJob(owner) {
 			jobs[key(owner)] = true
+			continue
 		}
+		now.left++
+		now.loose = now.loose || !strings.HasPrefix(owner.APIVersion, "kubeflow.org/") // their jobs make each member once
 	}
 	for _, pod := range succeeded {
 		if runs[runOf(pod)] {
@@ -220,19 +231,19 @@ func (s *Set) countEnded(ctx context.Context, ref Ref, living []*v1.Pod) (int, e
 			}
 		}
 	}
-	count := 0
 	for owner := range jobs {
-		n, err := s.doneOf(ctx, ref.Namespace, owner, ended[owner])
+		count, left, err := s.doneOf(ctx, ref.Namespace, owner, ended[owner])
 		if err != nil {
-			return 0, err
+			return err
 		}
-		count += n
+		now.count += count
+		now.left += left
 		delete(ended, owner)
 	}
 	for _, n := range ended {
-		count += n
+		now.count += n
 	}
-	return count, nil
+	return nil
 }
 
 // key returns what distinguishes an owner.
@@ -281,37 +292,38 @@ func (s *Set) succeeded(ctx context.Context, ref Ref) ([]*v1.Pod, error) {
 	return pods, nil
 }
 
-// doneOf returns how many of the pods that a Job runs side by side are done. ended is how many of its pods have succeeded and
-// still exist.
-func (s *Set) doneOf(ctx context.Context, namespace string, owner metav1.OwnerReference, ended int) (int, error) {
+// doneOf returns how many of the pods that a Job runs side by side are done, and how many are not. ended is how many of its pods have
+// succeeded and still exist.
+func (s *Set) doneOf(ctx context.Context, namespace string, owner metav1.OwnerReference, ended int) (count, left int, err error) {
 	job, err := s.endings.client.BatchV1().Jobs(namespace).Get(ctx, owner.Name, metav1.GetOptions{})
 	switch {
 	case apierrors.IsNotFound(err), err == nil && job.UID != owner.UID:
-		return ended, nil
+		return ended, 0, nil
 	case err != nil:
-		return 0, fmt.Errorf("read the Job of a gang: %w", err)
+		return 0, 0, fmt.Errorf("read the Job of a gang: %w", err)
 	}
 	return doneOfJob(job, ended)
 }
 
-// doneOfJob returns how many of the pods that a Job runs side by side are done: no pods come in their place. A Job without
-// completions makes no pods once one has succeeded.
-func doneOfJob(job *batchv1.Job, ended int) (int, error) {
+// doneOfJob returns how many of the pods that a Job runs side by side are done, in whose place no pods come, and how many are not. A Job
+// without completions makes no pods once one has succeeded.
+func doneOfJob(job *batchv1.Job, ended int) (count, left int, err error) {
 	beside := 1
 	if p := job.Spec.Parallelism; p != nil {
 		beside = int(*p)
 	}
 	ended = max(ended, int(job.Status.Succeeded))
 	if job.Spec.Completions == nil {
-		return min(ended, beside), nil
+		return min(ended, beside), beside - min(ended, beside), nil
 	}
 	failed, err := indexes(job.Status.FailedIndexes)
 	if err != nil {
-		return 0, fmt.Errorf("job %s/%s: status.failedIndexes: %w", job.Namespace, job.Name, err)
+		return 0, 0, fmt.Errorf("job %s/%s: status.failedIndexes: %w", job.Namespace, job.Name, err)
 	}
 	all := int(*job.Spec.Completions)
-	left := max(0, all-ended-failed)
-	return max(0, min(beside, all)-left), nil
+	beside = min(beside, all)
+	left = min(beside, max(0, all-ended-failed))
+	return beside - left, left, nil
 }
 
 // indexes counts the indexes in a list such as 1,3-5; nil has none.

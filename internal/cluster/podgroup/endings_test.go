@@ -62,6 +62,9 @@ func TestDoneMembers(t *testing.T) {
 	ofSet := func(name, set string) *v1.Pod {
 		return with(of(name, "StatefulSet", set), func(p *v1.Pod) { p.OwnerReferences[0].APIVersion = "apps/v1" })
 	}
+	workflow := func(name string) *v1.Pod {
+		return with(of(name, "Workflow", "w"), func(p *v1.Pod) { p.OwnerReferences[0].APIVersion = "argoproj.io/v1alpha1" })
+	}
 	ended := func(p *v1.Pod) *v1.Pod { return inPhase(p, v1.PodSucceeded) }
 	failed := func(p *v1.Pod) *v1.Pod { return inPhase(p, v1.PodFailed) }
 	const all = "1 of 4 members exist"
@@ -112,6 +115,12 @@ func TestDoneMembers(t *testing.T) {
 		"a JobSet that has begun anew": {
 			[]*v1.Pod{inSet("d", "driver", "1")},
 			[]runtime.Object{job("driver", 1, 1, 0, ""), job("workers", 3, 3, 3, ""), ended(inSet("w", "workers", "0"))}, 4, all,
+		},
+		"members beyond the least number are done first": {
+			[]*v1.Pod{of("f", "Job", "j")}, []runtime.Object{job("j", 8, 8, 5, "")}, 3, "1 of 3 members exist; 5 others are done",
+		},
+		"the next step of a workflow": {
+			[]*v1.Pod{workflow("b0")}, []runtime.Object{ended(workflow("a0")), ended(workflow("a1")), ended(workflow("a2")), ended(workflow("a3"))}, 4, all,
 		},
 		"pods without a controller": {
 			[]*v1.Pod{labelled("0b", "train", "4")},

@@ -11,6 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/tandem-gpu/tandem/internal/cluster/podgroup"
 	"github.com/tandem-gpu/tandem/test/must"
 )
 
@@ -193,5 +194,29 @@ func TestMemberRefusedInPreFilter(t *testing.T) {
 				}
 			})
 		})
+	}
+}
+
+// A gang that has no room is planned at fewer and fewer placements of others, until the scheduler has tried it itself.
+func TestPlansInVainAreFew(t *testing.T) {
+	p, ref := &Plugin{inVain: map[podgroup.Ref]*patience{}}, podgroup.Ref{Name: "train"}
+	place := func(placements int) (planned int) {
+		for range placements {
+			if p.mayGoFirst(ref) {
+				planned++
+				p.wentInVain(ref)
+			}
+		}
+		return planned
+	}
+	if got := place(127); got != 7 { // at 1, 3, 7, 15, 31, 63 and 127
+		t.Errorf("the gang is planned at %d of 127 placements, want 7", got)
+	}
+	if got := place(640); got != 10 {
+		t.Errorf("then it is planned at %d of 640 placements, want 10", got)
+	}
+	p.triesItself(ref)
+	if got := place(65); got != 2 { // at once, and after 63
+		t.Errorf("the gang is planned at %d of 65 placements after the scheduler has tried it, want 2", got)
 	}
 }

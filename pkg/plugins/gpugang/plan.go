@@ -113,6 +113,7 @@ func (p *Plugin) handleRefusal(ctx context.Context, c *cycle, in *planInput, pla
 		return p.keepPlan(ctx, c, in, plan, version)
 	}
 	r := plan.Refused
+	p.planYielding(ctx, c, ref)
 	c.leaveRoomRequest(in, r)
 	e.Refusal = reservation.Refusal{Reason: r.Reason, Host: r.Hosts != nil && r.Reason == gang.NoRoom, Lacking: in.lacking()}
 	if !e.SkipExplanation {

@@ -86,6 +86,9 @@ type Plugin struct {
 	targets dynamic.Interface
 	// topologyCache is for the scheduling cycle alone.
 	topology topologyCache
+	// inVain and yielding are for the scheduling cycle alone.
+	inVain   map[podgroup.Ref]*patience
+	yielding bool
 	metrics  *metricSet
 	now      func() time.Time
 }
@@ -163,7 +166,7 @@ func New(ctx context.Context, object runtime.Object, handle fwk.Handle, o Option
 	if err != nil {
 		return nil, err
 	}
-	p := &Plugin{handle: handle, args: args, shares: o.Shares, gangs: o.Gangs, machine: o.Machine, now: o.Now, targets: o.Targets, metrics: newMetrics()}
+	p := &Plugin{handle: handle, args: args, shares: o.Shares, gangs: o.Gangs, machine: o.Machine, now: o.Now, targets: o.Targets, metrics: newMetrics(), inVain: map[podgroup.Ref]*patience{}}
 	if p.now == nil {
 		p.now = time.Now
 	}

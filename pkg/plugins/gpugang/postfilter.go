@@ -44,13 +44,17 @@ func (p *Plugin) PostFilter(ctx context.Context, cs fwk.CycleState, pod *v1.Pod,
 }
 
 // refusedBefore ends the plan where a member that has a place was refused before it got to it, such as by a plugin's PreFilter for a
-// claim that is missing. Its siblings would wait for it until the deadline, at places that nobody else gets.
+// claim that is missing. Its siblings would wait for it until the deadline, at places that nobody else gets; in a gang that runs it
+// loses its own place alone.
 func (p *Plugin) refusedBefore(ref podgroup.Ref, pod *v1.Pod, statuses fwk.NodeToStatusReader) {
-	why := verdict.Text(statuses.Get(""))
+	status := statuses.Get("")
+	if status.Plugin() == Name {
+		return
+	}
 	p.machine.Lock(func(l machine.Locked) {
-		_, has := l.State.Place(ref, kube.UIDOf(pod))
-		if phase, _ := l.State.Phase(ref); has && phase == reservation.Planned {
-			l.Step(reservation.NodeRefused{Gang: l.Facts(ref), UID: kube.UIDOf(pod), Why: "member " + pod.Name + " cannot be scheduled: " + why})
+		if _, has := l.State.Place(ref, kube.UIDOf(pod)); has {
+			why := "member " + pod.Name + " cannot be scheduled: " + verdict.Text(status)
+			l.Step(reservation.NodeRefused{Gang: l.Facts(ref), UID: kube.UIDOf(pod), Why: why})
 		}
 	})
 }

@@ -84,6 +84,7 @@ func (p *Plugin) PreFilter(ctx context.Context, cs fwk.CycleState, pod *v1.Pod, 
 	}
 	defer p.machine.Flush(ctx)
 	c := &cycle{cs: cs, pod: pod, nodes: nodes}
+	p.triesItself(ref)
 	at, why := p.place(ctx, c, ref)
 	if why != "" {
 		return nil, verdict.New(fwk.UnschedulableAndUnresolvable, why)
