@@ -227,7 +227,7 @@ func TestAnonymousNames(t *testing.T) {
 // ours are the fields, beside words, whose strings no tenant writes: administrators, agents and Tandem's programs do.
 var ours = map[string]bool{
 	"Node.Name": true, "Node.Problem": true, "Node.Topology": true, "Device.ID": true, "Device.Reason": true, "Place.Node": true, "Refusal.Node": true,
-	"On.Device": true, "Container.Devices": true, "RefusedNodes.Reason": true, "Gang.Reason": true, "ElasticTarget.Reason": true, "InferenceFleet.Reason": true,
+	"On.Device": true, "Container.Devices": true, "Overbooked.Devices": true, "RefusedNodes.Reason": true, "Gang.Reason": true, "ElasticTarget.Reason": true, "InferenceFleet.Reason": true,
 }
 
 // fill gives each string of a value a text of its own that has the mark, but where it is a word. Lists get one element each.
