@@ -54,7 +54,7 @@ type Controller struct {
 	client client.Client
 	nodes  corelisters.NodeLister
 	now    func() time.Time
-	// without says since when a node offers no slots.
+	// without says since when a node offers no slots although its GPUNode says that it is ready.
 	without map[string]time.Time
 }
 
@@ -87,7 +87,7 @@ func (c *Controller) Pass(ctx context.Context) error {
 			continue // the garbage collector removes the GPUNode with its Node
 		}
 		var since time.Duration
-		if offersNothing(g, n) {
+		if meta.IsStatusConditionTrue(g.Status.Conditions, v1alpha1.ConditionReady) && offersNothing(g, n) {
 			without[g.Name] = now
 			if first, before := c.without[g.Name]; before {
 				without[g.Name], since = first, now.Sub(first)

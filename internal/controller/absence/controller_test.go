@@ -98,6 +98,30 @@ func TestAgentThatIsReplaced(t *testing.T) {
 	}
 }
 
+// An agent that takes longer to be replaced says itself that it is not ready. The time before it is ready again does not count, while the
+// kubelet has not written its slots yet.
+func TestAgentThatIsReplacedSlowly(t *testing.T) {
+	w := newWorld(t)
+	w.is("0", v1.ConditionTrue)
+	w.says("False", v1alpha1.ReadyStopping)
+	w.after(every, "False", v1alpha1.ReadyStopping, 0)
+	w.after(time.Minute, "False", v1alpha1.ReadyStopping, 0)
+	w.says("True", "Serving")
+	w.after(every, "True", "Serving", 0)
+	w.after(every, "True", "Serving", 0)
+	w.is("20", v1.ConditionTrue)
+	w.after(time.Hour, "True", "Serving", 0)
+}
+
+// says has the agent write the condition Ready.
+func (w *world) says(status metav1.ConditionStatus, reason string) {
+	w.t.Helper()
+	g := &v1alpha1.GPUNode{}
+	must.OK(w.t, w.api.Get(w.t.Context(), client.ObjectKey{Name: "n1"}, g))
+	meta.SetStatusCondition(&g.Status.Conditions, metav1.Condition{Type: v1alpha1.ConditionReady, Status: status, Reason: reason})
+	must.OK(w.t, w.api.Status().Update(w.t.Context(), g))
+}
+
 // A node that is lost: Kubernetes has waited for its kubelet already.
 func TestNodeThatIsLost(t *testing.T) {
 	w := newWorld(t)

@@ -324,6 +324,7 @@ func (b *builder) addNominated() {
 		}
 		r, err := readRequest(pod)
 		if err == nil {
+			r.Steps = placement.StepsOn(len(b.state.nodes))
 			err = b.state.complete(pod, &r, b.state.ruling().know, b.state.countOffers())
 		}
 		if err != nil {

@@ -1,6 +1,7 @@
 package gpushare
 
 import (
+	"runtime"
 	"testing"
 	"time"
 
@@ -223,6 +224,36 @@ func TestNominatedPodsTakeDevices(t *testing.T) {
 	shown = d.nodes[0].Snapshot()
 	shown.AddPodInfo(info)
 	expect(t, "while a victim leaves", d.filter(cs, p, shown), "pods without an assignment hold the node's slots")
+}
+
+// Filter looks at a node with a nominated pod while somebody waits to write: it must not take the lock for reading a second time.
+func TestNominatedPodsBesideAWriter(t *testing.T) {
+	d := newDesk(t, gpuNode("n1", 1))
+	info, err := framework.NewPodInfo(with(pod("nominated", 8), func(p *v1.Pod) { p.Status.NominatedNodeName = "n1" }))
+	must.OK(t, err)
+	shown := d.nodes[0].Snapshot()
+	shown.AddPodInfo(info)
+	s := d.plugin.state
+	s.mu.RLock()
+	go func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+	}()
+	for s.mu.TryRLock() { // until the writer waits
+		s.mu.RUnlock()
+		runtime.Gosched()
+	}
+	done := make(chan *occupancy, 1)
+	go func() { done <- s.build(s.nodes["n1"], shown) }()
+	select {
+	case o := <-done:
+		if got := o.freeSlots(&vgpu.Request{}); got != 2 {
+			t.Errorf("%d slots are free beside the nominated pod, want 2", got)
+		}
+	case <-time.After(time.Minute):
+		t.Fatal("the look at the node waits for the writer, which waits for the look")
+	}
+	s.mu.RUnlock()
 }
 
 func TestFilterSeesTheDryRunOfPreemption(t *testing.T) {

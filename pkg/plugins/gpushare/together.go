@@ -106,6 +106,7 @@ func (p *Plugin) Request(pod *v1.Pod) (vgpu.Request, error) {
 	if rule.among == nil {
 		know = p.state.learner.Snapshot() // rules do not follow it while neighbours make no difference
 	}
+	r.Steps = p.state.steps()
 	if err := p.state.complete(pod, &r, know, offers); err != nil {
 		return r, err
 	}

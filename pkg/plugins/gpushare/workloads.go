@@ -19,12 +19,12 @@ import (
 
 // complete fills in the parts of a request that depend on its workload: its number, where the workload is known, and
 // the variants that reach the wanted rate or latency. Without a rate or latency it fills in the preferred models. The
-// error is a *kube.FieldError: a malformed annotation, or no model that reaches the rate or latency.
+// error is a *kube.FieldError: a malformed annotation, or no model that reaches the rate or latency. Callers may hold the lock of the state,
+// so complete takes it not: a second lock for reading waits for a writer that waits for the first one.
 func (s *state) complete(pod *v1.Pod, r *vgpu.Request, know *learning.Snapshot, offers []vgpu.Offer) error {
 	if len(r.Containers) == 0 {
 		return nil
 	}
-	r.Steps = s.steps()
 	number := know.Number(pod)
 	if know.Known(number) {
 		r.Workload = uint32(number)
@@ -39,7 +39,7 @@ func (s *state) complete(pod *v1.Pod, r *vgpu.Request, know *learning.Snapshot, 
 	return err
 }
 
-// steps returns how many steps a search for an arrangement on one node may take, so that those on all nodes are bounded together.
+// steps returns, without the lock of the state, how many steps a search for an arrangement on one node may take, so that those on all nodes are bounded together.
 func (s *state) steps() int {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
