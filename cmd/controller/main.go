@@ -5,7 +5,7 @@
 // the weights by which gateways divide their requests. Its feature "notebooks" parks notebooks in which nothing works.
 // Its feature "placeable", which is off by default, answers Kueue whether a Workload fits on real devices.
 // Its feature "node-memory", which is off by default, writes the memory of devices into Nodes, for autoscalers.
-// Whatever its features are, it marks the GPUNodes of nodes whose agent is gone.
+// With any features, it marks the GPUNodes of nodes whose agent is gone.
 package main
 
 import (

@@ -207,7 +207,7 @@ remembers how the members follow that number, in the controller and in the simul
 which takes an event and returns effects. This page is generated from the scenarios under ` + "`pkg/resize/testdata`" + `, each of which tells a
 short story with its effects: ` + "`go test ./pkg/resize -run TestScenarios -update`" + ` writes it.
 
-What a gang is in has four parts.
+The state of a gang has four parts.
 `)
 	for _, p := range []struct {
 		title  string

@@ -133,7 +133,7 @@ func TestNodeThatIsLost(t *testing.T) {
 	w.after(every, "True", "Serving", 2)
 }
 
-// What an agent says of itself stays: that it stops, that it has no driver, that it is not registered.
+// The words of an agent about itself stay: that it stops, that it has no driver, that it is not registered.
 func TestWordsOfTheAgentStay(t *testing.T) {
 	n := &v1.Node{}
 	for _, reason := range []string{v1alpha1.ReadyNotRegistered, v1alpha1.ReadyStopping, v1alpha1.ReadyNoDriver, v1alpha1.ReadyPodsUnknown} {

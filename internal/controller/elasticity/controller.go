@@ -91,7 +91,9 @@ type Controller struct {
 	completions *completions
 	lengths     *lengths
 	// rigid are the objects of which an event said that their rate has no effect, as long as they have such pods.
-	rigid   map[types.UID]bool
+	rigid map[types.UID]bool
+	// unmade are the variants of fleets that wait for pods.
+	unmade  map[variantOf]since
 	metrics *metricSet
 	now     func() time.Time
 }

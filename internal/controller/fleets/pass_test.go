@@ -45,7 +45,8 @@ func TestGrowsThenRoutes(t *testing.T) {
 		t.Errorf("status: %+v", s)
 	}
 	want := []v1alpha1.FleetVariantStatus{
-		{Name: "a100", Replicas: 2, Ready: 2, Weight: 1000, Capacity: "45.2", Slowdown: "1"}, {Name: "t4", Capacity: "5.15", Slowdown: "1"},
+		{Name: "a100", Replicas: 2, Ready: 2, Selector: "app=bert-a100", Weight: 1000, Capacity: "45.2", Slowdown: "1"},
+		{Name: "t4", Selector: "app=bert-t4", Capacity: "5.15", Slowdown: "1"},
 	}
 	if diff := cmp.Diff(want, s.Variants); diff != "" {
 		t.Error(diff)

@@ -99,9 +99,22 @@ func (v *visit) variantStatus(i int, o outcome) v1alpha1.FleetVariantStatus {
 		weight = v.weights[0][i]
 	}
 	return v1alpha1.FleetVariantStatus{
-		Name: f.Name, Replicas: int32(p.Replicas), Ready: int32(f.Ready), Weight: int32(weight),
+		Name: f.Name, Replicas: int32(p.Replicas), Ready: int32(f.Ready), Selector: v.selector(i), Weight: int32(weight),
 		Capacity: short(p.Capacity), Slowdown: short(p.Slowdown), Later: v.later(i),
 	}
+}
+
+// maxSelector bounds the selector in a status, in bytes. Users choose it, and each pass of the elastic controller parses it.
+const maxSelector = 1024
+
+// selector returns what matches the pods of a variant, "" where that is unknown or too long.
+func (v *visit) selector(i int) string {
+	if t := v.targets[i]; t != nil && t.selector != nil {
+		if s := t.selector.String(); len(s) <= maxSelector {
+			return s
+		}
+	}
+	return ""
 }
 
 // later returns when a variant needs more replicas than it should have now.

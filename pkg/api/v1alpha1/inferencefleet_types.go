@@ -288,6 +288,10 @@ type FleetVariantStatus struct {
 	Replicas int32 `json:"replicas"`
 	// Ready is how many of them serve.
 	Ready int32 `json:"ready"`
+	// Selector matches the pods of the variant, as its scale target says; empty where the target does not say it. Elastic jobs take no GPU of
+	// a replica whose pod does not exist yet.
+	// +optional
+	Selector string `json:"selector,omitempty"`
 	// Weight is its part of the requests in thousandths, as the HTTPRoute has it; in a fleet with classes, of the requests of all of them.
 	Weight int32 `json:"weight"`
 	// Capacity is how many requests a second one of its replicas serves within the promise, empty for unknown.

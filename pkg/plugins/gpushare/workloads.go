@@ -19,8 +19,8 @@ import (
 
 // complete fills in the parts of a request that depend on its workload: its number, where the workload is known, and
 // the variants that reach the wanted rate or latency. Without a rate or latency it fills in the preferred models. The
-// error is a *kube.FieldError: a malformed annotation, or no model that reaches the rate or latency. Callers may hold the lock of the state,
-// so complete takes it not: a second lock for reading waits for a writer that waits for the first one.
+// error is a *kube.FieldError: a malformed annotation, or no model that reaches the rate or latency. Callers may hold the lock of the state for
+// reading, so complete does not take it: a second lock for reading would wait for a writer that waits for the first one.
 func (s *state) complete(pod *v1.Pod, r *vgpu.Request, know *learning.Snapshot, offers []vgpu.Offer) error {
 	if len(r.Containers) == 0 {
 		return nil
