@@ -14,12 +14,16 @@ import (
 	"github.com/tandem-gpu/tandem/internal/sandbox"
 )
 
-// Three of four members must run and two are there: none is bound before the third comes, and the fourth joins them.
+// Three of four members must run and two are there: none is bound before the third comes, and the fourth joins them. The events say how many
+// there are, also when the number changes.
 func lateMembers(t *testing.T, c *gangCluster) {
 	g := testGang{name: "late", members: 4, min: 3, slots: 10, preferred: rackLabel}
 	c.createPodGroup(t, g)
 	c.createMembers(t, g, 0, 2)
 	c.awaitSaid(t, "2 of 3 members exist")
+	c.deletePod(t, c.member(g, 1).Name)
+	c.awaitSaid(t, "1 of 3 members exist")
+	c.createMembers(t, g, 1, 2)
 	if bound := c.history.most(c.namespace, g.name); bound != 0 {
 		t.Fatalf("%d members are bound while one that is needed is missing", bound)
 	}

@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	fwk "k8s.io/kube-scheduler/framework"
 
+	"github.com/tandem-gpu/tandem/internal/cluster/kube"
 	"github.com/tandem-gpu/tandem/internal/cluster/podgroup"
 	"github.com/tandem-gpu/tandem/pkg/reservation"
 	"github.com/tandem-gpu/tandem/pkg/vgpu"
@@ -321,6 +322,6 @@ func (m *Machine) members(ref podgroup.Ref, uids []vgpu.UID) []*v1.Pod {
 // event writes an event about a pod.
 func (m *Machine) event(about *v1.Pod, kind, reason, message string) {
 	if recorder := m.handle.EventRecorder(); recorder != nil {
-		recorder.Eventf(about, nil, kind, reason, "Scheduling", "%s", message)
+		recorder.Eventf(about, nil, kind, reason, kube.EventAction(message), "%s", message)
 	}
 }

@@ -139,7 +139,7 @@ func (p *Plugin) evict(ctx context.Context, pod *v1.Pod) error {
 // event writes an event about an object.
 func (p *Plugin) event(about runtime.Object, kind, reason, message string) {
 	if recorder := p.handle.EventRecorder(); recorder != nil {
-		recorder.Eventf(about, nil, kind, reason, "Scheduling", "%s", message)
+		recorder.Eventf(about, nil, kind, reason, kube.EventAction(message), "%s", message)
 	}
 }
 

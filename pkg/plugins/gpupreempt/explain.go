@@ -54,7 +54,8 @@ func (p *Plugin) groupEvent(w *podgroup.RoomRequest, a *outcome) {
 	if a.code() == fwk.Success {
 		kind, reason = v1.EventTypeNormal, "Preempting"
 	}
-	recorder.Eventf(w.Object, nil, kind, reason, "Scheduling", "%s", shorten("preemption: "+a.text))
+	// The numbers of the text change at each attempt, and its kind with the result.
+	recorder.Eventf(w.Object, nil, kind, reason, "Scheduling-"+a.result, "%s", shorten("preemption: "+a.text))
 }
 
 // refused explains why the plugin evicts no pod for a pod, and activates the pod when that may have changed.

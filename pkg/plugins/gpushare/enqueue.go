@@ -26,7 +26,7 @@ func (p *Plugin) PreEnqueue(ctx context.Context, pod *v1.Pod) *fwk.Status {
 	}
 	if recorder := p.handle.EventRecorder(); recorder != nil && p.absurd.add(kube.UIDOf(pod)) {
 		p.metrics.refused("Malformed")
-		recorder.WithLogger(klog.FromContext(ctx)).Eventf(pod, nil, v1.EventTypeWarning, "FailedScheduling", "Scheduling", "%s", err.Error())
+		recorder.WithLogger(klog.FromContext(ctx)).Eventf(pod, nil, v1.EventTypeWarning, "FailedScheduling", kube.EventAction(err.Error()), "%s", err.Error())
 	}
 	return verdict.New(fwk.UnschedulableAndUnresolvable, err.Error())
 }

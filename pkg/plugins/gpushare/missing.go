@@ -91,8 +91,8 @@ func (p *Plugin) reportMissing(ctx context.Context) {
 	know := p.state.learner.Snapshot()
 	for _, pod := range p.missing.due(p.now(), func(pod *v1.Pod) bool { return p.hasProfile(pod, know) || !p.exists(pod) }) {
 		if recorder := p.handle.EventRecorder(); recorder != nil {
-			recorder.WithLogger(klog.FromContext(ctx)).Eventf(pod, nil, v1.EventTypeWarning, "WorkloadProfileNotFound", "Scheduling", "%s",
-				explainMissing(pod, know.Profiles(pod.Namespace)))
+			text := explainMissing(pod, know.Profiles(pod.Namespace))
+			recorder.WithLogger(klog.FromContext(ctx)).Eventf(pod, nil, v1.EventTypeWarning, "WorkloadProfileNotFound", kube.EventAction(text), "%s", text)
 		}
 	}
 }
