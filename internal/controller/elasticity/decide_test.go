@@ -230,17 +230,19 @@ func TestConditions(t *testing.T) {
 	}
 }
 
-// A condition keeps the time of its last change, and a message is not longer than the schema allows.
+// A condition has the time of its status and reason, and a message is not longer than the schema allows.
 func TestSetCondition(t *testing.T) {
 	var s v1alpha1.ElasticTargetStatus
 	setCondition(&s, v1alpha1.ConditionAdmitted, true, "A", "a", metav1.NewTime(noon))
-	setCondition(&s, v1alpha1.ConditionAdmitted, true, "B", strings.Repeat("b", maxMessage+1), metav1.NewTime(seconds(10)))
-	if c := s.Conditions[0]; len(s.Conditions) != 1 || !c.LastTransitionTime.Time.Equal(noon) || c.Reason != "B" || len(c.Message) != maxMessage {
+	setCondition(&s, v1alpha1.ConditionAdmitted, true, "A", strings.Repeat("b", maxMessage+1), metav1.NewTime(seconds(10)))
+	if c := s.Conditions[0]; len(s.Conditions) != 1 || !c.LastTransitionTime.Time.Equal(noon) || c.Reason != "A" || len(c.Message) != maxMessage {
 		t.Errorf("%d conditions, since %v, %s, %d bytes", len(s.Conditions), c.LastTransitionTime, c.Reason, len(c.Message))
 	}
-	setCondition(&s, v1alpha1.ConditionAdmitted, false, "C", "c", metav1.NewTime(seconds(20)))
-	if c := s.Conditions[0]; !c.LastTransitionTime.Time.Equal(seconds(20)) || c.Status != metav1.ConditionFalse {
-		t.Errorf("%+v", c)
+	for at, reason := range map[int]string{20: "C", 30: "D"} {
+		setCondition(&s, v1alpha1.ConditionAdmitted, false, reason, "c", metav1.NewTime(seconds(at)))
+		if c := s.Conditions[0]; !c.LastTransitionTime.Time.Equal(seconds(at)) || c.Status != metav1.ConditionFalse {
+			t.Errorf("%+v", c)
+		}
 	}
 }
 

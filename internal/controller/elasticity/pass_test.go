@@ -616,9 +616,12 @@ func TestWorkerCompleted(t *testing.T) {
 	}
 }
 
-// A controller that restarts still knows it, by the condition, until the Job is made anew.
+// A controller that restarts still knows it, by the condition, until the Job is made anew. That the size could not change for another reason long before makes no difference.
 func TestWorkerCompletedBeforeARestart(t *testing.T) {
 	w := shrinking(t)
+	target := w.target("train")
+	setCondition(&target.Status, v1alpha1.ConditionResizable, false, reasonOwnerMissing, "Job train does not exist", metav1.NewTime(noon.Add(-2*time.Hour)))
+	must.OK(t, w.objects.Status().Update(t.Context(), target))
 	completed := member("train", 9)
 	completed.Status.Phase = v1.PodSucceeded
 	completed.Annotations[v1alpha1.AnnotationLeaving] = at5

@@ -613,3 +613,29 @@ func TestFieldsChangedBack(t *testing.T) {
 	w.pass(1830)
 	w.resizable(reasonOtherWriter, "3 times in a row")
 }
+
+// The size could not change for another reason when somebody wrote the field back: another process leaves it alone for as long as this one would have.
+func TestFieldsChangedBackWhileSuspended(t *testing.T) {
+	w := newFieldsWorld(t, 16, 2, members(t, "train", 2, 2, 0)...)
+	must.OK(t, w.objects.Create(t.Context(), targetOf("train", 2, 8, 2)))
+	back := func(suspend bool) func(job *unstructured.Unstructured) {
+		return func(job *unstructured.Unstructured) {
+			spec := job.Object["spec"].(map[string]any)
+			spec["parallelism"], spec["completions"], spec["suspend"] = int64(2), int64(2), suspend
+		}
+	}
+	w.pass(0)
+	w.edit(back(false))
+	w.pass(10)
+	w.edit(back(true))
+	w.pass(20)
+	w.resizable("OwnerIsSuspended", "")
+	w.edit(back(false))
+	w.pass(600)
+	w.resizable(reasonOtherWriter, "tries again at 12:40 UTC")
+	w.start()
+	w.pass(2390)
+	w.fields(2)
+	w.pass(2400)
+	w.fields(8)
+}

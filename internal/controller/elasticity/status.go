@@ -47,7 +47,12 @@ func haveNodes(members int) string {
 // maxMessage bounds the messages of conditions, in bytes: the schema of the API allows no more.
 const maxMessage = 32768
 
+// setCondition sets a condition, with the time of its status and its reason. By this time a new process knows how long it leaves alone what somebody
+// else changes back, and whether a worker of these members completed.
 func setCondition(s *v1alpha1.ElasticTargetStatus, kind string, yes bool, reason, message string, now metav1.Time) {
+	if c := meta.FindStatusCondition(s.Conditions, kind); c != nil && c.Reason != reason {
+		c.Status = "" // else a new reason alone would keep the time
+	}
 	status := metav1.ConditionFalse
 	if yes {
 		status = metav1.ConditionTrue
