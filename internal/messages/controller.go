@@ -10,7 +10,7 @@ var elasticEvents = Section{
 		{"ElasticServersGrow", "the servers of … from … to …", "The controller gave the job more parameter servers for its rate.", "Nothing."},
 		{"ElasticServersShrink", "the servers of … from … to …", "The controller took parameter servers from the job.", "Nothing."},
 		{"ElasticEvictionRefused", "the controller tries again in each pass", "A disruption budget keeps a member that has to leave.", "Change the budget, or wait until it allows the eviction."},
-		{"AnotherWriter", "leaves its size alone: … and somebody changed that again soon", "Somebody changes the size field of the gang's owner back.", "As for the condition Resizable with this reason."},
+		{"AnotherWriter", "leaves its … alone: … and somebody changed that again soon", "Somebody changes the size field of the gang's owner back, or the number of its parameter servers.", "As for the condition with this reason: Resizable of a size, RateReached of servers."},
 		{"ElasticRateIgnored", "the annotation … has no effect: it is for the members of an elastic gang, and the annotation … is missing", "A pod states a rate or servers and is in no elastic gang.", "Set `tandem-gpu.io/elastic-workers`, or remove the annotation."},
 	},
 }
@@ -70,7 +70,7 @@ var resizable = Section{
 var rateReached = Section{
 	Title:    "ElasticTarget: condition RateReached",
 	Where:    "`kubectl describe elastictarget NAME`, for gangs with `tandem-gpu.io/elastic-rate`; written by the controller.",
-	Packages: []string{"internal/controller/elasticity"},
+	Packages: []string{"internal/controller/elasticity", "pkg/contest"},
 	Rows: []Row{
 		{"Reached", "", "The chosen members and servers reach the rate.", "Nothing."},
 		{"NotReached", "", "No allowed combination reaches the rate; the fastest is used.", "Allow more members or servers, or ask for less."},
@@ -80,6 +80,7 @@ var rateReached = Section{
 		{"ServersMissing", "which … names, does not exist, or the controller has not read it yet", "The object of the servers does not exist.", "Create it, or correct `tandem-gpu.io/elastic-servers`."},
 		{"ServersNotGiven", "by which its owner lets the controller scale it for this gang", "The object of the servers lacks the label by which its owner allows the controller to scale it.", "Add the label `tandem-gpu.io/gang` with the gang's name."},
 		{"AnotherControllerScalesTheServers", "HorizontalPodAutoscaler … scales …: remove it, or the annotation …", "An autoscaler scales the servers too.", "Remove one of the two."},
+		{"AnotherWriter", "and somebody changed that again soon", "Something else writes the number of servers: a GitOps tool, a script. The controller leaves it alone for half an hour, then longer, and chooses the members for the servers that there are. The status says whether these reach the rate.", "Stop one of the two: take `replicas` out of the manifests, or remove the annotation `tandem-gpu.io/elastic-servers`."},
 	},
 }
 

@@ -13,6 +13,8 @@ const prefix = "tandem_controller_elastic_"
 func Families() []tandem.Family { return slices.Clone(families) }
 
 var families = []tandem.Family{
+	{Name: prefix + "contests_total", Type: tandem.Counter, Labels: []string{"kind"}, Unit: "contests", Range: "0 or more",
+		Help: "Numbers that the controller left alone, since two of its changes in a row were undone: members, in the field of a gang's owner, or servers."},
 	{Name: prefix + "decision_seconds", Type: tandem.Histogram, Unit: "seconds", Range: "0 or more",
 		Buckets: []float64{.001, .005, .01, .05, .1, .5, 1, 2, 5, 10},
 		Help:    "Time of one decision on the sizes of all elastic gangs, without the requests that carry it out."},

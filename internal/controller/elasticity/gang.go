@@ -226,7 +226,9 @@ func running(pg *podgroup.Gang) (count int) {
 // memory is what the controller remembers of a gang between passes. What it learned is in the ElasticTarget too.
 type memory struct {
 	// size is what has become of the number of members.
-	size    *resize.State
+	size *resize.State
+	// servers is what has become of the number of parameter servers.
+	servers serversNumber
 	learner elastic.Learner
 	// served is the time in seconds for which members had nodes, added up; at is the time of the last pass.
 	served float64

@@ -21,8 +21,15 @@ const (
 	scaleFailed = "failed"
 )
 
+// Numbers that somebody else writes back.
+const (
+	contestMembers = "members"
+	contestServers = "servers"
+)
+
 // metricSet counts what the controller did.
 type metricSet struct {
+	contests  *prometheus.CounterVec
 	decisions prometheus.Histogram
 	evictions *prometheus.CounterVec
 	failures  prometheus.Counter
@@ -40,6 +47,7 @@ func newMetrics() *metricSet {
 	m := &metricSet{
 		decisions: prometheus.NewHistogram(prometheus.HistogramOpts{Name: d.Name, Help: d.Help, Buckets: d.Buckets}),
 		evictions: vector("evictions_total"), moves: vector("moves_total"), servers: vector("server_changes_total"),
+		contests: vector("contests_total"),
 		failures: prometheus.NewCounter(prometheus.CounterOpts{Name: f.Name, Help: f.Help}),
 		gangs:    prometheus.NewGauge(prometheus.GaugeOpts{Name: g.Name, Help: g.Help}),
 	}
@@ -49,13 +57,16 @@ func newMetrics() *metricSet {
 	for _, result := range []string{scaleDone, scaleStale, scaleFailed} {
 		m.servers.WithLabelValues(result)
 	}
+	for _, kind := range []string{contestMembers, contestServers} {
+		m.contests.WithLabelValues(kind)
+	}
 	return m
 }
 
 // Collectors returns the collectors of the controller's metrics.
 func (c *Controller) Collectors() []prometheus.Collector {
 	m := c.metrics
-	return []prometheus.Collector{m.decisions, m.evictions, m.failures, m.gangs, m.moves, m.servers}
+	return []prometheus.Collector{m.contests, m.decisions, m.evictions, m.failures, m.gangs, m.moves, m.servers}
 }
 
 // decided counts a decision on so many gangs.

@@ -148,6 +148,7 @@ func (p *pass) gangsWith(ctx context.Context, targets map[string]*v1alpha1.Elast
 			g.problem = cmp.Or(g.problem, err.Error())
 		}
 		p.look(g)
+		p.readServers(g, &m.servers)
 		if err := m.observe(g, reports, p.profiles.declareCost(all[0]), p.now); err != nil && err.Error() != m.told {
 			m.told = err.Error()
 			klog.Background().Info("Ignoring an impossible rate of a gang", "gang", ref.String(), "why", m.told)

@@ -26,6 +26,9 @@ type tuning struct {
 	// replicas is the number of servers that their object should have, ready how many are ready. Both are 0 for a gang
 	// without servers.
 	replicas, ready int
+	// generation is that of their object, and contested says that somebody else writes its number back, "" where nobody does.
+	generation int64
+	contested  string
 	// template is what one server is made from.
 	template *v1.PodSpec
 	// problem says why the rate cannot be considered, with the reason of the condition; "" for nothing.
@@ -90,14 +93,17 @@ func (l *listers) autoscalerOf(namespace, kind, name string) string {
 func (l *listers) readServers(t *tuning, g *elasticGang) {
 	var replicas *int32
 	var ready int32
+	var generation int64
 	var template *v1.PodTemplateSpec
 	var of string
 	if t.Servers.Kind == "StatefulSet" {
 		if set, err := l.statefulSets.StatefulSets(g.Namespace).Get(t.Servers.Name); err == nil {
 			replicas, ready, template, of = set.Spec.Replicas, set.Status.ReadyReplicas, &set.Spec.Template, set.Labels[v1alpha1.LabelGang]
+			generation = set.Generation
 		}
 	} else if d, err := l.deployments.Deployments(g.Namespace).Get(t.Servers.Name); err == nil {
 		replicas, ready, template, of = d.Spec.Replicas, d.Status.ReadyReplicas, &d.Spec.Template, d.Labels[v1alpha1.LabelGang]
+		generation = d.Generation
 	}
 	switch {
 	case template == nil:
@@ -108,7 +114,7 @@ func (l *listers) readServers(t *tuning, g *elasticGang) {
 		t.reason = reasonServersNotGiven
 		t.problem = fmt.Sprintf("%s %s does not have the label %s: %s, by which its owner lets the controller scale it for this gang", t.Servers.Kind, t.Servers.Name, v1alpha1.LabelGang, g.Name)
 	}
-	t.replicas, t.ready, t.template = 1, int(ready), &template.Spec
+	t.replicas, t.ready, t.template, t.generation = 1, int(ready), &template.Spec, generation
 	if replicas != nil {
 		t.replicas = int(*replicas)
 	}
@@ -141,6 +147,9 @@ func (p *pass) tune(g *elasticGang, j *elastic.Job, profile *workloads.Workload)
 	request.Worker = priceOf(&g.all[0].Spec)
 	if request.Servers = []int{1}; t.Servers != nil {
 		request.Servers, request.Server = t.Servers.Sizes, priceOf(t.template)
+	}
+	if t.contested != "" { // the members go with the servers that somebody else wants
+		request.Servers = []int{min(max(1, t.replicas), elastic.MaxServers)}
 	}
 	if len(g.running) > 0 {
 		request.Now = elastic.Combination{Workers: g.workers(), Servers: max(1, t.replicas)}
@@ -251,8 +260,8 @@ func (t *tuning) because() string {
 // scaleServers gives the object of the servers its chosen number of replicas. The patch is refused where somebody else has
 // changed the number since it was read.
 func (p *pass) scaleServers(ctx context.Context, d *decision) error {
-	t := d.tuning
-	if t == nil || t.Servers == nil || t.choice == nil || t.choice.Why == elastic.Unknown || t.choice.Servers == t.replicas || len(d.running) == 0 {
+	t, written := d.tuning, &p.memory[d.Ref].servers
+	if t == nil || t.Servers == nil || written.isUnseen(t) || t.contested != "" || t.choice == nil || t.choice.Why == elastic.Unknown || t.choice.Servers == t.replicas || len(d.running) == 0 {
 		return nil
 	}
 	from, to := t.replicas, t.choice.Servers
@@ -275,6 +284,7 @@ func (p *pass) scaleServers(ctx context.Context, d *decision) error {
 	if err != nil {
 		return fmt.Errorf("scale %s %s: %w", t.Servers.Kind, t.Servers.Name, err)
 	}
+	written.wrote(t, to, p.now)
 	reason, verb := "ElasticServersGrow", "grow"
 	if to < from {
 		reason, verb = "ElasticServersShrink", "shrink"
@@ -324,7 +334,11 @@ func (d *decision) tuningStatus(s *v1alpha1.ElasticTargetStatus, now metav1.Time
 	case d.workers < t.choice.Workers:
 		reason, message = reasonFewerMembers, fmt.Sprintf("%s; the target is %d members: %s", message, d.workers, d.message)
 	}
-	setCondition(s, v1alpha1.ConditionRateReached, reason == reasonReached, reason, message, now)
+	reached := reason == reasonReached
+	if t.contested != "" {
+		reason, message = reasonOtherWriter, t.contested
+	}
+	setCondition(s, v1alpha1.ConditionRateReached, reached, reason, message, now)
 }
 
 // unlikeRates says that members differ in the rate or the servers that they name, "" where they do not.

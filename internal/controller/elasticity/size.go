@@ -26,6 +26,7 @@ func (p *pass) look(g *elasticGang) {
 	state := p.memory[g.Ref].size
 	for _, e := range state.Step(resize.Looked{View: g.view}, p.now) {
 		if e, is := e.(resize.LeaveOwner); is {
+			p.metrics.contests.WithLabelValues(contestMembers).Inc()
 			p.options.Recorder.Eventf(g.about(), nil, v1.EventTypeWarning, reasonOtherWriter, "Resize", "%s", "leaves its size alone: "+g.undone(&e.Refusal))
 		}
 	}
@@ -148,7 +149,7 @@ func (g *elasticGang) refusedBefore() *resize.Refusal {
 		r.Kind = resize.ByServer
 	case reasonNotFollowed, reasonOtherWriter:
 		r.Kind = map[string]resize.Kind{reasonNotFollowed: resize.NotFollowed, reasonOtherWriter: resize.OtherWriter}[c.Reason]
-		r.Until = c.LastTransitionTime.Add(resize.Again)
+		r.Until = c.LastTransitionTime.Add(resize.Again) // see setCondition
 	default:
 		return nil
 	}
