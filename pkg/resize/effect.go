@@ -27,7 +27,7 @@ type (
 	Withdraw struct{ ID string }
 	// Evict evicts a member. Evicted answers all evictions of a step.
 	Evict struct{ ID string }
-	// Write writes a number into the owner's field. Written, Raced or NotTaken answers it.
+	// Write writes a number into the owner's field. Written or NotTaken answers it, or nothing where the field could not be written.
 	Write struct{ Number int }
 	// Warn says that a member stays whose time has come: once for each number.
 	Warn struct{ Why string }

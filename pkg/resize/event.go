@@ -30,8 +30,6 @@ type (
 		Number     int
 		Generation int64
 	}
-	// Raced says that somebody else wrote the number meanwhile, so that the field was not written.
-	Raced struct{}
 	// NotTaken says that the API server does not take a number, when it was asked or when it was to be written.
 	NotTaken struct {
 		*View
@@ -51,6 +49,5 @@ func (Told) event()     {}
 func (Due) event()      {}
 func (Untold) event()   {}
 func (Written) event()  {}
-func (Raced) event()    {}
 func (NotTaken) event() {}
 func (Evicted) event()  {}

@@ -232,6 +232,38 @@ func TestRestLaw(t *testing.T) {
 	})
 }
 
+// TestPutBackLaw: an owner that does nothing gets the number of its members back, whatever requests failed before. A restart loses the old number of a shrink alone.
+func TestPutBackLaw(t *testing.T) {
+	rapid.Check(t, func(r *rapid.T) {
+		h := newHistory(r)
+		from, to := h.size("from"), h.size("to")
+		h.owner, h.number, h.since, h.members = &Owner{UID: "job", Generation: 1, Number: from}, from, h.now, nil
+		for i := range from {
+			h.put(append(h.marks(), fmt.Sprint(i, "+"))...)
+		}
+		pass := func(atMost int) {
+			h.now = h.now.Add(time.Duration(rapid.IntRange(10, atMost).Draw(r, "seconds")) * time.Second)
+			h.pass(h.want(to))
+		}
+		for range rapid.IntRange(1, 30).Draw(r, "passes") {
+			clear(h.fails)
+			if fails := rapid.SampledFrom([]string{"", "", "write", "race", "target", "status", "restart"}).Draw(r, "fails"); fails != "restart" {
+				h.fails[fails] = true
+			} else if to < from {
+				h.restart()
+			}
+			pass(60)
+		}
+		clear(h.fails)
+		for range 20 {
+			pass(30)
+		}
+		if phase := h.state.owner.phase(); phase != Asked && h.owner.Number != from {
+			r.Fatalf("the field says %d, there are %d members, and the owner is %s", h.owner.Number, from, phase)
+		}
+	})
+}
+
 // want returns what package elastic says where it wants a size as long as nothing changes.
 func (h *history) want(size int) *elastic.Target {
 	v := h.view()

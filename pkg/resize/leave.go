@@ -19,7 +19,9 @@ func (m *move) due(v *View, number int) {
 		return
 	}
 	if r, is := m.owner.(*returning); is && v.Owner.Number == r.to {
-		m.do(Write{r.from})
+		if !m.now.Before(r.again) {
+			m.do(Write{r.from})
+		}
 		return
 	}
 	switch to := v.Owner.Number; {

@@ -9,6 +9,10 @@ import (
 // Again is how long an owner is left alone that did not follow. What kept it from that may have ended, a quota for example.
 const Again = 30 * time.Minute
 
+// backAgain is how long after a refusal the number that has to go back is tried again. A longer time leaves the owner with a number that it
+// does not follow, a shorter one makes more requests that are refused.
+const backAgain = time.Minute
+
 // read takes in what has become of the number in the owner's field.
 func (m *move) read(v *View) {
 	if v.Number == 0 { // whoever deletes a target wants another try
@@ -48,13 +52,15 @@ func (m *move) ownerNow(v *View) part {
 		case s.answered(v):
 			return unasked{}
 		case m.now.Sub(s.at) >= m.cfg.Within:
-			return &returning{*s, m.notFollowed(s, o)}
+			return &returning{asked: *s, refusal: m.notFollowed(s, o)}
 		}
 	case *returning:
 		if s.answered(v) {
 			return unasked{}
 		}
-		s.refusal = m.notFollowed(&s.asked, o)
+		if s.refusal.Generation != o.Generation { // what the API server refused, it may take of an object that has changed
+			s.refusal.Generation, s.again = o.Generation, time.Time{}
+		}
 	case *refused:
 		if !s.refusal.holds(o, m.now) {
 			return unasked{}
@@ -72,6 +78,11 @@ func (m *move) restart(v *View) part {
 	}
 	switch {
 	case v.Before != nil && v.Before.holds(o, m.now):
+		if v.Before.Kind == NotFollowed && v.Number == o.Number && v.surplus(o.Number) > 0 { // the number has not gone back
+			a := m.ask(v, v.counts(), o.Number)
+			a.at = m.now.Add(-m.cfg.Within)
+			return &returning{asked: *a, refusal: m.notFollowed(a, o)}
+		}
 		return &refused{*v.Before}
 	case v.Number == o.Number && v.surplus(o.Number) > 0:
 		return m.ask(v, v.counts(), o.Number)
@@ -117,16 +128,19 @@ func (m *move) notFollowed(a *asked, o *Owner) Refusal {
 func (m *move) written(e *Written) {
 	m.writes.Wrote(e.Owner.Number, e.Number, m.now)
 	if r, is := m.owner.(*returning); is {
-		r.refusal.Generation = e.Generation
+		r.refusal.Generation, r.refusal.Until, r.refusal.Stays = e.Generation, m.now.Add(Again), ""
 		m.owner = &refused{r.refusal}
 		return
 	}
 	m.owner = m.ask(e.View, e.Owner.Number, e.Number)
 }
 
-// raced goes on after somebody else wrote the number first: the next look tells what follows.
-func (m *move) raced() {
+// notTaken goes on after the API server refused a number. One that has to go back is tried again: nobody else would put it back.
+func (m *move) notTaken(e *NotTaken) {
 	if r, is := m.owner.(*returning); is {
-		m.owner = &refused{r.refusal}
+		r.refusal.Stays, r.again = e.Refusal.Text, m.now.Add(backAgain)
+	} else {
+		m.owner = &refused{e.Refusal}
 	}
+	m.do(Set{Number: e.Kept(), Why: NotResizable})
 }

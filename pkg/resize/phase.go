@@ -82,6 +82,8 @@ type (
 	returning struct {
 		asked
 		refusal Refusal
+		// again is when the old number is tried again, which the API server has refused.
+		again time.Time
 	}
 	refused struct{ refusal Refusal }
 )
@@ -146,6 +148,8 @@ type Refusal struct {
 	// case: zero for no end. After is how long the owner had to follow.
 	contest.Undone
 	After time.Duration
+	// Stays is why the API server does not take the old number back, "" where it took it, or was not asked.
+	Stays string
 	// Generation is that of the owner for which the refusal holds, 0 for any.
 	Generation int64
 }

@@ -113,11 +113,8 @@ func (s *State) Step(e Event, now time.Time) []Effect {
 		}
 	case Written:
 		m.written(&e)
-	case Raced:
-		m.raced()
 	case NotTaken:
-		m.owner = &refused{e.Refusal}
-		m.do(Set{Number: e.Kept(), Why: NotResizable})
+		m.notTaken(&e)
 	case Evicted:
 		m.evicted(e.Number, e.Kept)
 	}

@@ -215,7 +215,6 @@ func (w *world) carryOut(number int) {
 func (w *world) write(view *View, number int) {
 	switch {
 	case w.fails["race"]:
-		w.step(Raced{})
 	case w.fails["write"]:
 		w.step(NotTaken{view, w.refusal()})
 	default:

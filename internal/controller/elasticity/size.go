@@ -49,9 +49,13 @@ func (g *elasticGang) takeOver(state *resize.State) {
 		if state.Phases()[1] == resize.Refused {
 			then = "the number went back"
 		}
+		then += fmt.Sprintf("; the controller tries again at %s, or once the object changes or the ElasticTarget is deleted", r.Until.UTC().Format("15:04 MST"))
+		if r.Stays != "" {
+			then = "the number is to go back, which the controller tries each minute, and " + r.Stays
+		}
 		g.resizable.reason = reasonNotFollowed
-		g.resizable.message = fmt.Sprintf("%s of %s changed from %d to %d members, and its controller did not follow within %v: %s; the controller tries again at %s, "+
-			"or once the object changes or the ElasticTarget is deleted", owner.Field(), owner, r.From, r.To, r.After.Round(time.Second), then, r.Until.UTC().Format("15:04 MST"))
+		g.resizable.message = fmt.Sprintf("%s of %s changed from %d to %d members, and its controller did not follow within %v: %s",
+			owner.Field(), owner, r.From, r.To, r.After.Round(time.Second), then)
 	}
 }
 

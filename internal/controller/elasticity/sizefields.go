@@ -46,21 +46,18 @@ func (p *pass) ask(ctx context.Context, d *decision) error {
 
 // writeField writes a number into the owner's field.
 func (p *pass) writeField(ctx context.Context, d *decision, number int) error {
-	owner, state, change := d.resizable.owner, p.memory[d.Ref].size, sizefield.Change{Members: number}
+	owner, change := d.resizable.owner, sizefield.Change{Members: number}
 	if d.resizable.yes {
 		change.Leave = owner.Beyond(d.all, number)
 	}
 	err := owner.Write(ctx, p.options.Dynamic, change)
 	switch {
-	case errors.Is(err, sizefield.ErrChanged):
-		state.Step(resize.Raced{}, p.now)
-		return nil
-	case p.notTaken(d, err): // the next pass tells what follows
+	case errors.Is(err, sizefield.ErrChanged), p.notTaken(d, err): // the next pass tells what follows
 		return nil
 	case err != nil:
 		return err
 	}
-	state.Step(resize.Written{View: d.view, Number: number, Generation: owner.Object.GetGeneration()}, p.now)
+	p.memory[d.Ref].size.Step(resize.Written{View: d.view, Number: number, Generation: owner.Object.GetGeneration()}, p.now)
 	return nil
 }
 

@@ -309,6 +309,43 @@ func TestFieldsNotFollowedAfterALateWrite(t *testing.T) {
 	w.resizable(reasonNotFollowed, "from 2 to 8 members, and its controller did not follow within 2m0s: the number goes back")
 }
 
+// The API server refuses to put the number back, or somebody changes the object at that moment: the controller tries again, and the condition says so.
+func TestFieldsNotPutBackAtOnce(t *testing.T) {
+	webhook := apierrors.NewForbidden(jobs.GroupResource(), "train", errors.New("admission webhook says no"))
+	for name, test := range map[string]struct {
+		fails error
+		says  string
+		again int
+	}{
+		"refused":       {webhook, "the number is to go back, which the controller tries each minute, and the API server does not let spec.parallelism of Job.batch train change from 8 to 2", 180},
+		"changed first": {apierrors.NewConflict(jobs.GroupResource(), "train", errors.New("the object has been modified")), "the number goes back", 130},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newFieldsWorld(t, 16, 2, members(t, "train", 2, 2, 0)...)
+			w.pass(0)
+			w.fields(8)
+			w.refuse = func(verb, _ string) error {
+				if verb == "patch" {
+					return test.fails
+				}
+				return nil
+			}
+			w.pass(120)
+			w.refuse = func(string, string) error { return nil }
+			w.fields(8)
+			for at := 130; at < test.again; at += 10 {
+				w.pass(at)
+				w.resizable(reasonNotFollowed, test.says)
+				w.fields(8)
+			}
+			w.pass(test.again)
+			w.fields(2)
+			w.pass(test.again + 10)
+			w.resizable(reasonNotFollowed, "the number went back")
+		})
+	}
+}
+
 // The controller tries again after a while: what kept the owner from following may have ended.
 func TestFieldsNotFollowedAreTriedAgain(t *testing.T) {
 	w := newFieldsWorld(t, 16, 2, members(t, "train", 2, 2, 0)...)
