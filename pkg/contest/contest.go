@@ -35,8 +35,10 @@ func (n *Number) Wrote(from, to int, now time.Time) {
 	n.wrote, n.from, n.to, n.at = true, from, to, now
 }
 
-// Resume goes on with a contest of an earlier process, which leaves the number alone until a time.
-func (n *Number) Resume(until time.Time) { n.undone, n.until = most, until }
+// Resume goes on with a contest of an earlier process, which leaves the number alone until a time. Generation is that of Read.
+func (n *Number) Resume(until time.Time, generation int64) {
+	n.undone, n.until, n.generation = most, until, generation
+}
 
 // Read notes what the number is now, and reports whether it has to be left alone. Generation is that of what the user asks of the controller: another
 // one is tried at once.
@@ -77,6 +79,10 @@ func (n *Number) Undone() Undone { return Undone{n.from, n.to, n.undone, n.until
 //
 // Example: "Deployment bert was changed from 1 to 5 replicas, and somebody changed that again soon, 2 times in a row: …".
 func (u Undone) Says(object, pods, field string) string {
-	return fmt.Sprintf("%s was changed from %d to %d %s, and somebody changed that again soon, %d times in a row: its managedFields say who writes %s; "+
-		"stop one of the two. The controller tries again at %s", object, u.From, u.To, pods, u.Times, field, u.Until.UTC().Format("15:04 MST"))
+	change, times := fmt.Sprintf("from %d to %d %s", u.From, u.To, pods), fmt.Sprint(u.Times)
+	if u.From == u.To { // an earlier process saw it
+		change, times = "to another number of "+pods, "several"
+	}
+	return fmt.Sprintf("%s was changed %s, and somebody changed that again soon, %s times in a row: its managedFields say who writes %s; "+
+		"stop one of the two. The controller tries again at %s", object, change, times, field, u.Until.UTC().Format("15:04 MST"))
 }

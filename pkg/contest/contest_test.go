@@ -75,12 +75,15 @@ func TestRead(t *testing.T) {
 // Another process that goes on with a contest tries once before it leaves the number alone again, and for longer.
 func TestResume(t *testing.T) {
 	n, now := &Number{}, time.Date(2026, 1, 31, 12, 0, 0, 0, time.UTC)
-	n.Resume(now.Add(time.Minute))
-	if !n.Read(1, 0, now) || n.Read(1, 0, now.Add(time.Minute)) {
+	n.Resume(now.Add(time.Minute), 1)
+	if !n.Read(1, 1, now) || n.Read(1, 1, now.Add(time.Minute)) {
 		t.Error("the number is not left alone until then")
 	}
+	if says := n.Undone().Says("Deployment bert", "replicas", "spec.replicas"); !strings.HasPrefix(says, "Deployment bert was changed to another number of replicas, and somebody changed that again soon, several times in a row") {
+		t.Error(says)
+	}
 	n.Wrote(1, 5, now.Add(time.Minute))
-	if later := now.Add(2 * time.Minute); !n.Read(1, 0, later) || n.Undone().Until != later.Add(2*firstPause) {
+	if later := now.Add(2 * time.Minute); !n.Read(1, 1, later) || n.Undone().Until != later.Add(2*firstPause) {
 		t.Errorf("%+v", n.Undone())
 	}
 }

@@ -74,7 +74,7 @@ func (m *move) ownerNow(v *View) part {
 func (m *move) restart(v *View) part {
 	o := v.Owner
 	if v.Before != nil && v.Before.Kind == OtherWriter { // it counts although its time is over: the next change that is undone is one more
-		m.writes.Resume(v.Before.Until)
+		m.writes.Resume(v.Before.Until, 0)
 	}
 	switch {
 	case v.Before != nil && v.Before.holds(o, m.now):

@@ -62,6 +62,6 @@ func (n *serversNumber) resume(target *v1alpha1.ElasticTarget) {
 	}
 	if c := meta.FindStatusCondition(target.Status.Conditions, v1alpha1.ConditionRateReached); c != nil && c.Reason == reasonOtherWriter {
 		n.said = c.Message
-		n.Resume(c.LastTransitionTime.Add(resize.Again))
+		n.Resume(c.LastTransitionTime.Add(resize.Again), 0)
 	}
 }

@@ -18,6 +18,7 @@ import (
 func TestAnotherWriterOfTheSize(t *testing.T) {
 	w := newWorld(t)
 	w.arrive("200")
+	w.at = w.at.Add(700 * time.Millisecond) // the API keeps whole seconds
 	writes := 0
 	hour := func() {
 		for range 4 * 60 {
@@ -40,9 +41,30 @@ func TestAnotherWriterOfTheSize(t *testing.T) {
 	if w.replicas["bert-t4"] != 20 {
 		t.Errorf("t4 has %d replicas", w.replicas["bert-t4"])
 	}
+	until := w.fleet("bert").Status.Variants[0].LeftAloneUntil
+	if until == nil || w.fleet("bert").Status.Variants[1].LeftAloneUntil != nil {
+		t.Fatalf("%+v", w.fleet("bert").Status.Variants)
+	}
 	told := slices.DeleteFunc(w.events(), func(e string) bool { return !strings.Contains(e, "Warning AnotherWriter leaves variant a100 alone") })
 	if n := testutil.ToFloat64(w.metrics.contests); len(told) != 2 || n != 2 { // after the writes at first, and after the one half an hour later
 		t.Errorf("%d events and %v contests: %q", len(told), n, told)
+	}
+	versions := map[string]bool{}
+	for range 40 {
+		w.pass()
+		versions[w.fleet("bert").ResourceVersion] = true
+	}
+	if len(versions) > 20 {
+		t.Errorf("40 passes wrote the status %d times", len(versions))
+	}
+	w.restart()
+	for range int(until.Sub(w.at)/(15*time.Second)) - 1 {
+		if got := w.pass(); slices.ContainsFunc(got, func(write string) bool { return strings.HasPrefix(write, "scale bert-a100") }) {
+			t.Fatalf("a new process writes %q before %v", got, until)
+		}
+	}
+	if text := w.message(v1alpha1.ConditionScaled); !strings.Contains(text, "variant a100: Deployment bert-a100 was changed to another number of replicas, and somebody changed that again soon") {
+		t.Error(text)
 	}
 	w.writes = nil
 	f := w.fleet("bert")

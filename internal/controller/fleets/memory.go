@@ -33,7 +33,7 @@ func (m *memory) written(variant string) *contest.Number {
 	return m.replicas[variant]
 }
 
-// remember begins the memory of a fleet with the slowdowns that an earlier process wrote into its status.
+// remember begins the memory of a fleet with the slowdowns that an earlier process wrote into its status, and with the sizes that it left alone.
 func remember(f *v1alpha1.InferenceFleet) *memory {
 	m := &memory{
 		decided: &traffic.Memory{Variants: map[string]*traffic.VariantMemory{}}, readySince: map[string]time.Time{}, failsUntil: map[string]time.Time{},
@@ -43,6 +43,9 @@ func remember(f *v1alpha1.InferenceFleet) *memory {
 		s := &f.Status.Variants[i]
 		if x, err := strconv.ParseFloat(s.Slowdown, 64); err == nil && x >= leastSlowdown && x <= mostSlowdown {
 			m.decided.Variants[s.Name] = traffic.Learn(x)
+		}
+		if s.LeftAloneUntil != nil {
+			m.written(s.Name).Resume(s.LeftAloneUntil.Time, f.Status.ObservedGeneration)
 		}
 	}
 	return m

@@ -98,8 +98,13 @@ func (v *visit) variantStatus(i int, o outcome) v1alpha1.FleetVariantStatus {
 	case written && v.weights[0] != nil:
 		weight = v.weights[0][i]
 	}
+	var alone *metav1.Time
+	if until := v.memory.written(f.Name).Undone().Until; v.now.Before(until) {
+		alone = &metav1.Time{Time: until.Truncate(time.Second)}
+	}
 	return v1alpha1.FleetVariantStatus{
-		Name: f.Name, Replicas: int32(p.Replicas), Ready: int32(f.Ready), Selector: v.selector(i), Weight: int32(weight),
+		Name: f.Name, Replicas: int32(p.Replicas), Ready: int32(f.Ready), Selector: v.selector(i), LeftAloneUntil: alone,
+		Weight: int32(weight),
 		Capacity: short(p.Capacity), Slowdown: short(p.Slowdown), Later: v.later(i),
 	}
 }

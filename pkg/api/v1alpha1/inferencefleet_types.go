@@ -306,6 +306,10 @@ type FleetVariantStatus struct {
 	// +optional
 	// +kubebuilder:validation:MaxItems=4
 	Later []FleetNeed `json:"later,omitempty"`
+	// LeftAloneUntil is until when the controller leaves the replicas alone, since somebody else changes them back; empty where nobody does. A
+	// new controller goes on with it.
+	// +optional
+	LeftAloneUntil *metav1.Time `json:"leftAloneUntil,omitempty"`
 }
 
 // FleetNeed is how many replicas of a variant are needed from a time on.
