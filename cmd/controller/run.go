@@ -196,7 +196,7 @@ func (s *settings) addFeatures(ctx context.Context, m manager.Manager, config *r
 
 // addElastic adds the feature that sizes elastic gangs.
 func (s *settings) addElastic(ctx context.Context, with shared, groups podgroup.Served) error {
-	gangs, err := podgroup.New(ctx, podgroup.Options{Pods: with.informers.Core().V1().Pods().Informer(), Served: groups, Dynamic: with.dynamic})
+	gangs, err := podgroup.New(ctx, podgroup.Options{Pods: with.informers.Core().V1().Pods().Informer(), Served: groups, Dynamic: with.dynamic, Client: with.kube})
 	if err != nil {
 		return err
 	}

@@ -55,7 +55,7 @@ func (w *world) startControl() error {
 	core := controlClient{clientset{w.api.core, w.api}, c}
 	factory := informers.NewSharedInformerFactory(core, 0)
 	gangs, err := podgroup.New(ctx, podgroup.Options{
-		Pods: factory.Core().V1().Pods().Informer(), Dynamic: w.api.dynamic,
+		Pods: factory.Core().V1().Pods().Informer(), Dynamic: w.api.dynamic, Client: core,
 		Served: podgroup.Served{Native: w.kit.nativeVersion(), XK8s: true, Elastic: true},
 	})
 	if err != nil {

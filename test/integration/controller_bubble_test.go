@@ -89,7 +89,7 @@ func (w inBubble) startController(t *testing.T, flags ...string) program {
 		}
 		served, err := podgroup.Discover(ctx, kube.Discovery())
 		must.OK(t, err)
-		o.Gangs, err = podgroup.New(ctx, podgroup.Options{Pods: factory.Core().V1().Pods().Informer(), Served: served, Dynamic: objects})
+		o.Gangs, err = podgroup.New(ctx, podgroup.Options{Pods: factory.Core().V1().Pods().Informer(), Served: served, Dynamic: objects, Client: kube})
 		must.OK(t, err)
 		controller, err := elasticity.New(*o)
 		must.OK(t, err)

@@ -31,6 +31,7 @@ func elasticPlays() []play {
 	both := []podgroup.Source{podgroup.Label, podgroup.Native}
 	return []play{
 		{name: "a job shrinks for another and grows back", run: growsAndShrinks, modes: both, real: nativeOnly},
+		{name: "a job shrinks for the last members of a gang", run: shrinksForTheLast, modes: labelOnly},
 		{name: "a job shrinks for one of a high priority", run: shrinksForUrgent, modes: both},
 		{name: "the example runs", run: elasticExample, modes: labelOnly, real: labelOnly},
 		{name: "twenty shrinks", run: twentyShrinks, modes: labelOnly},
@@ -279,6 +280,25 @@ func growsAndShrinks(t *testing.T, c *gangCluster) {
 	c.awaitSaid(t, "grows from 7 to 8 members: GPUs are idle that no waiting job can use; expected rate +")
 	c.checkJob(t, "train")
 	c.checkRunning(t)
+}
+
+// shrinksForTheLast: two of four members have succeeded, another one is lost, and the job has taken their GPUs. It gives one back for the member that comes again.
+func shrinksForTheLast(t *testing.T, c *gangCluster) {
+	last := testGang{name: "last", members: 4, min: 4, slots: 10}
+	c.create(t, last)
+	c.awaitGang(t, "last", 4)
+	c.startJob(t, c.elasticJob("train", 10, 16))
+	c.awaitWorkers(t, "train", 12)
+	for _, name := range []string{"last-0", "last-1"} {
+		_, err := c.admin.CoreV1().Pods(c.namespace).Patch(t.Context(), name, types.StrategicMergePatchType, []byte(`{"status":{"phase":"Succeeded"}}`), metav1.PatchOptions{}, "status")
+		must.OK(t, err)
+	}
+	c.deletePod(t, "last-2")
+	c.awaitWorkers(t, "train", 15)
+	c.createMembers(t, last, 2, 3)
+	c.awaitWorkers(t, "train", 14)
+	c.awaitSaid(t, "shrinks from 15 to 14 members: gang "+c.namespace+"/last waits for a place")
+	c.awaitPlace(t, "last-2")
 }
 
 // shrinksForUrgent: the scheduler preempts the surplus, from the last member on, and the controller's target follows.

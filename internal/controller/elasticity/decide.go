@@ -43,7 +43,7 @@ func (p *pass) decide(c *snapshot.Cluster, gangs []*elasticGang) ([]decision, er
 			continue
 		}
 		m := p.memory[g.Ref]
-		j.Remaining = p.lengths.remaining(g.all[0], g.MinCount, elastic.Had{Served: m.served, Projected: m.progress.Projected()})
+		j.Remaining = p.lengths.remaining(g.all[0], g.Sizes[0], elastic.Had{Served: m.served, Projected: m.progress.Projected()})
 		g.index = len(jobs)
 		jobs = append(jobs, j)
 	}

@@ -181,6 +181,9 @@ func waiting(c *snapshot.Cluster, pods []*v1.Pod, gangs Gangs, scheduler string,
 			if seen[ref] || err != nil || pg.Sizes != nil || running(pg) >= pg.MinCount {
 				continue
 			}
+			if pg.Done > 0 && ref.Source == podgroup.Native { // the scheduler's queue knows of none that are done, and keeps the others out
+				continue
+			}
 			seen[ref] = true
 			name, least, created, w = "gang "+ref.String(), pg.MinCount-running(pg), pg.Created.Unix(), wishes(pg)
 		}

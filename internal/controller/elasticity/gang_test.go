@@ -163,6 +163,32 @@ func tenants(rates map[string]string) []*v1alpha1.GPUNode {
 	return []*v1alpha1.GPUNode{{}, g}
 }
 
+// Members that are done lower the least number of a gang that waits: an elastic one shrinks for the last of them. It does not where the scheduler's queue knows the gang and
+// counts no members that are done. An elastic gang stays alike to those of the number that it declares.
+func TestMembersThatAreDone(t *testing.T) {
+	for source, want := range map[podgroup.Source]int32{podgroup.Label: 4, podgroup.Native: 8} {
+		last := members(t, "last", 4, 0, 0)[2:]
+		place(t, last[0], "n1", 8)
+		r := ref("last")
+		r.Source = source
+		for _, p := range last {
+			if source == podgroup.Native {
+				p.Spec.SchedulingGroup = &v1.PodSchedulingGroup{PodGroupName: new("last")}
+			}
+		}
+		w := newWorld(t, 9, append(members(t, "train", 8, 8, 0), last...)...)
+		must.OK(t, w.objects.Create(t.Context(), targetOf("train", 2, 8, 8)))
+		w.gangs.done = map[podgroup.Ref]int{r: 2, ref("train"): 1}
+		w.pass(0)
+		if got := w.target("train"); got.Spec.Workers != want {
+			t.Errorf("%s: %+v", source, got)
+		}
+		if got := w.memory[ref("train")].like.Least; got != 2 {
+			t.Errorf("the job is alike to those of %d", got)
+		}
+	}
+}
+
 func TestObserve(t *testing.T) {
 	const a, b, c = "train-0", "train-1", "train-2"
 	for _, test := range []struct {

@@ -142,7 +142,7 @@ func (p *pass) gangsWith(ctx context.Context, targets map[string]*v1alpha1.Elast
 			m = remember(g, p.rules(), p.now)
 			p.memory[ref] = m
 		}
-		m.like = alikeOf(all[0], g.MinCount)
+		m.like = alikeOf(all[0], g.Sizes[0]) // members that are done lower MinCount
 		if g.resizable, err = p.may(ctx, g); err != nil {
 			failed = append(failed, fmt.Errorf("gang %s: %w", ref, err))
 			g.problem = cmp.Or(g.problem, err.Error())

@@ -63,6 +63,8 @@ type fakeGangs struct {
 	pods  []*v1.Pod
 	// fields says that all gangs are resized by the fields of their owners.
 	fields bool
+	// done are the members of gangs that are done. They lower the least number.
+	done map[podgroup.Ref]int
 	// problems of gangs, as the set of gangs has them.
 	problems map[podgroup.Ref]*podgroup.Problem
 }
@@ -76,6 +78,9 @@ func (f *fakeGangs) Of(pod *v1.Pod) (podgroup.Ref, bool) {
 		return podgroup.Ref{Source: podgroup.XK8s, Namespace: pod.Namespace, Name: name}, true
 	}
 	name := pod.Labels[v1alpha1.LabelGang]
+	if pod.Spec.SchedulingGroup != nil {
+		return podgroup.Ref{Source: podgroup.Native, Namespace: pod.Namespace, Name: name}, true
+	}
 	return ref(name), name != ""
 }
 
@@ -84,6 +89,8 @@ func (f *fakeGangs) Gang(r podgroup.Ref) (*podgroup.Gang, error) {
 	if g.Sizes != nil {
 		g.MinCount = g.Sizes[0]
 	}
+	g.Done = f.done[r]
+	g.MinCount -= g.Done
 	for _, p := range f.pods {
 		if of, _ := f.Of(p); of == r && p.Status.Phase != v1.PodSucceeded {
 			g.Members = append(g.Members, p)
