@@ -60,10 +60,12 @@ func served(more []Resource) map[schema.GroupVersionResource]kind {
 		}
 	}
 	for _, r := range more {
-		kinds[r.GroupVersionResource] = kind{name: r.Kind, namespaced: r.Namespaced, rules: r.rules}
+		kinds[r.GroupVersionResource] = r.asKind()
 	}
 	return kinds
 }
+
+func (r *Resource) asKind() kind { return kind{name: r.Kind, namespaced: r.Namespaced, rules: r.rules} }
 
 // call is a request that names a resource.
 type call struct {

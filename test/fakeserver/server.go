@@ -52,6 +52,13 @@ func New(more ...Resource) *Server {
 	return &Server{kinds: served(more), native: native, collections: map[schema.GroupVersionResource]*collection{}}
 }
 
+// Serve adds a resource, as a CustomResourceDefinition does.
+func (s *Server) Serve(r Resource) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.kinds[r.GroupVersionResource] = r.asKind()
+}
+
 // Config returns the configuration of clients without a limit of their requests.
 func (s *Server) Config() *rest.Config {
 	return &rest.Config{Host: "http://fakeserver", Transport: s, QPS: -1, ContentConfig: rest.ContentConfig{
@@ -86,6 +93,8 @@ func (s *Server) RoundTrip(r *http.Request) (*http.Response, error) {
 	if err := r.Context().Err(); err != nil {
 		return nil, err
 	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	if answer, ok := s.discovery(r.URL.Path); ok {
 		return respond(r, answer, nil), nil
 	}
@@ -93,8 +102,6 @@ func (s *Server) RoundTrip(r *http.Request) (*http.Response, error) {
 	if err != nil {
 		return respond(r, nil, err), nil
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
 	if r.Method == http.MethodGet && c.query.Get("watch") != "" && c.query.Get("watch") != "false" {
 		stream, err := s.watch(c)
 		if err != nil {

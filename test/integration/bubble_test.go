@@ -121,6 +121,16 @@ func (w inBubble) refuse(_ *testing.T, what refusedRequests) (accept func()) {
 
 func (w inBubble) mayLag() bool { return false }
 
+func (w inBubble) servePodGroups(*testing.T) {
+	w.server.Serve(fakeserver.Resource{GroupVersionResource: membership.XK8sPodGroups, Kind: "PodGroup", Namespaced: true})
+}
+
+// noticePodGroups does what the command of the scheduler does: it looks every half minute.
+func (w inBubble) noticePodGroups(_ *testing.T, scheduler program) {
+	time.Sleep(30 * time.Second)
+	scheduler.Stop(0)
+}
+
 func (w inBubble) rejected(*testing.T, string) []rejectedEvent { return nil }
 
 // inProcess is a scheduler in this process.

@@ -2,8 +2,6 @@ package integration
 
 import (
 	"fmt"
-	"os"
-	"path/filepath"
 	"slices"
 	"testing"
 	"time"
@@ -14,8 +12,6 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/tandem-gpu/tandem/internal/cluster/podgroup"
-	"github.com/tandem-gpu/tandem/internal/sandbox"
-	"github.com/tandem-gpu/tandem/test/must"
 )
 
 // The scheduler is killed after the first binds of a gang: the next one binds the others.
@@ -101,28 +97,29 @@ func (c *gangCluster) cordon(t *testing.T, closed bool) {
 	}
 }
 
-// A PodGroup is served only after the scheduler has started: it ends by itself without an error, and the next one knows it.
+// A PodGroup is served only after the scheduler has started: pods that name one wait, those too that come before the scheduler notices. It ends by itself without an error,
+// and the next one places them together.
 func servedLater(t *testing.T, c *gangCluster) {
 	before := testGang{name: "before", members: 4, min: 4, slots: 10}
 	c.create(t, before)
 	c.awaitGang(t, before.name, before.members) // the scheduler has started
-	root, err := sandbox.Root()
-	must.OK(t, err)
-	crd, err := os.ReadFile(filepath.Join(root, xk8sCRD))
-	must.OK(t, err)
-	c.plane.ApplyForTest(t.Context(), t, string(crd))
-	select {
-	case <-c.scheduler.Done():
-		if err := c.scheduler.Err(); err != nil {
-			t.Fatalf("the scheduler ended: %v", err)
-		}
-	case <-time.After(patience):
-		t.Fatal("the scheduler goes on as if no PodGroup were served")
-	}
 	c.source = podgroup.XK8s
-	c.startScheduler(t)
 	g := testGang{name: "newly-served", members: 4, min: 4, slots: 10}
-	c.create(t, g)
-	c.awaitGang(t, g.name, g.members)
-	c.checkTogether(t, g)
+	c.createMembers(t, g, 0, g.members)
+	c.awaitSaid(t, "the label scheduling.x-k8s.io/pod-group names PodGroup newly-served, and the API server serves no PodGroups of scheduling.x-k8s.io that this scheduler reads")
+	c.world.servePodGroups(t)
+	late := testGang{name: "late", members: 4, min: 4, slots: 10}
+	c.createMembers(t, late, 0, late.members)
+	c.world.noticePodGroups(t, c.scheduler)
+	for _, gang := range []testGang{g, late} {
+		if nodes := c.nodesOf(t, gang.name); placed(nodes) != 0 {
+			t.Errorf("before the scheduler knows gang %s, its members are on %v", gang.name, nodes)
+		}
+	}
+	c.startScheduler(t)
+	for _, gang := range []testGang{g, late} {
+		c.createPodGroup(t, gang)
+		c.awaitGang(t, gang.name, gang.members)
+		c.checkTogether(t, gang)
+	}
 }

@@ -68,7 +68,7 @@ func suites() []suite {
 		{"profiles", labelOnly, gang, nil, []play{{name: "a profile comes right after its pods", run: lateProfile}}},
 		{"elastic", everyMode, gang, runElastic, elasticPlays()},
 		{"changes", labelOnly, gang, nil, []play{
-			{name: "a PodGroup is served later", run: servedLater, real: labelOnly, needs: "CustomResourceDefinitions, and a process that ends by itself"},
+			{name: "a PodGroup is served later", run: servedLater, real: labelOnly},
 		}},
 	}
 }

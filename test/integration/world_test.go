@@ -13,6 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	kyaml "sigs.k8s.io/yaml"
 
+	"github.com/tandem-gpu/tandem/internal/sandbox"
 	"github.com/tandem-gpu/tandem/test/must"
 )
 
@@ -29,6 +30,10 @@ type world interface {
 	refuse(t *testing.T, what refusedRequests) (accept func())
 	// mayLag reports whether the machine may take half a minute for what the scheduler does at once.
 	mayLag() bool
+	// servePodGroups has the API server serve the PodGroups of the scheduler plugins from now on, and noticePodGroups waits until a scheduler has
+	// ended since they are served.
+	servePodGroups(t *testing.T)
+	noticePodGroups(t *testing.T, scheduler program)
 	// rejected returns the events that programs sent and the API server did not take.
 	rejected(t *testing.T, namespace string) []rejectedEvent
 }
@@ -56,6 +61,25 @@ type refusedRequests struct {
 type onPlane struct{ *gangCluster }
 
 func (w onPlane) mayLag() bool { return true }
+
+func (w onPlane) servePodGroups(t *testing.T) {
+	root, err := sandbox.Root()
+	must.OK(t, err)
+	crd, err := os.ReadFile(filepath.Join(root, xk8sCRD))
+	must.OK(t, err)
+	w.plane.ApplyForTest(t.Context(), t, string(crd))
+}
+
+func (w onPlane) noticePodGroups(t *testing.T, scheduler program) {
+	select {
+	case <-scheduler.Done():
+		if err := scheduler.Err(); err != nil {
+			t.Fatalf("the scheduler ended: %v", err)
+		}
+	case <-time.After(patience):
+		t.Fatal("the scheduler goes on as if no PodGroup were served")
+	}
+}
 
 func (w onPlane) poll(t *testing.T, ask func() (bool, string)) error {
 	return pollByClock(life(t), ask)

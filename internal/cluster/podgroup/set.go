@@ -195,7 +195,7 @@ func (s *Set) Refs() []Ref {
 // Of returns the gang of a pod by the pod's own fields: that of the first served source that the pod names. A pod that
 // declares a gang without a name is in the gang with the empty name of its namespace, which Gang refuses. A pod in a
 // group of Kubernetes that the set does not understand is in that gang too. A pod whose PodGroup is of an API that the
-// server does not have is in a gang that Gang refuses, unless it names another. The scheduler never places a pod of a
+// server did not have at New is in a gang that Gang refuses, unless it names another. The scheduler never places a pod of a
 // group alone.
 func (s *Set) Of(pod *v1.Pod) (Ref, bool) {
 	names := membership.GangsOf(pod)
@@ -208,6 +208,8 @@ func (s *Set) Of(pod *v1.Pod) (Ref, bool) {
 		return Ref{Source: Label, Namespace: pod.Namespace, Name: names.Label}, true
 	case names.Grouped:
 		return Ref{Source: Native, Namespace: pod.Namespace, Name: names.Native}, true
+	case names.XK8s != "": // the API server may have it already, and this process, which reads what there was at its start, not know of it yet
+		return Ref{Source: XK8s, Namespace: pod.Namespace, Name: names.XK8s}, true
 	}
 	return Ref{}, false
 }

@@ -40,7 +40,8 @@ func TestOf(t *testing.T) {
 		{"a group of Kubernetes that is not understood", Served{}, ofUnknownGroup("p"), Ref{Source: Native, Namespace: "ns", Name: ""}},
 		{"a group of Kubernetes that is not understood, and other gangs", both, ofUnknownGroup("p", groupLabel, "b", gangLabel, "c"), Ref{Source: Native, Namespace: "ns", Name: ""}},
 		{"a group of Kubernetes without a name", both, inGroup("p", ""), Ref{Source: Native, Namespace: "ns", Name: ""}},
-		{"a label without PodGroups", Served{}, pod("p", groupLabel, "b"), Ref{}},
+		{"the label of the scheduler plugins alone, which are not served", Served{}, pod("p", groupLabel, "b"), Ref{Source: XK8s, Namespace: "ns", Name: "b"}},
+		{"that label and a group of Kubernetes, which are not served", Served{}, inGroup("p", "a", groupLabel, "b"), Ref{Source: Native, Namespace: "ns", Name: "a"}},
 		{"an empty label of the scheduler plugins", both, pod("p", groupLabel, ""), Ref{}},
 		{"an empty label of ours", both, pod("p", gangLabel, ""), Ref{Source: Label, Namespace: "ns", Name: ""}},
 		{"an annotation of gangs alone", both, pod("p", required, "nvlink"), Ref{Source: Label, Namespace: "ns", Name: ""}},
@@ -83,17 +84,20 @@ func TestNameGroup(t *testing.T) {
 
 // A pod whose group cannot be read is in a gang that says why, so that it is never scheduled alone.
 func TestGroupsThatAreNotUnderstood(t *testing.T) {
-	w := newWorld(Served{XK8s: true})
-	w.put(t, ofUnknownGroup("a"), inGroup("b", "g"))
+	w := newWorld(Served{})
+	w.put(t, ofUnknownGroup("a"), inGroup("b", "g"), pod("c", groupLabel, "x"))
 	const unknown = "spec.schedulingGroup: it names no PodGroup, and this scheduler understands no other group: the pod is in a group, so it is not " +
 		"scheduled alone; name a PodGroup by podGroupName, or leave the field out; the field is immutable: the pod must be replaced"
 	const unserved = "spec.schedulingGroup.podGroupName names PodGroup g, and the API server serves no PodGroups of scheduling.k8s.io that this " +
 		"scheduler reads, neither in v1beta1 nor in v1: serve them, or leave the field out"
+	const plugins = "the label scheduling.x-k8s.io/pod-group names PodGroup x, and the API server serves no PodGroups of scheduling.x-k8s.io that this scheduler " +
+		"reads: serve v1alpha1, or remove the label"
 	for _, test := range []struct {
+		source     Source
 		name, want string
 		waits      bool
-	}{{"", unknown, false}, {"g", unserved, true}} {
-		gang, err := w.Gang(Ref{Source: Native, Namespace: "ns", Name: test.name})
+	}{{Native, "", unknown, false}, {Native, "g", unserved, true}, {XK8s, "x", plugins, true}} {
+		gang, err := w.Gang(Ref{Source: test.source, Namespace: "ns", Name: test.name})
 		var problem *Problem
 		if !errors.As(err, &problem) || problem.Message != test.want || problem.Waits != test.waits || gang == nil || len(gang.Members) != 1 {
 			t.Errorf("gang %q: %v\n%+v", test.name, err, gang)

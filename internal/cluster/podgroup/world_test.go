@@ -33,7 +33,10 @@ func newWorld(served Served) *world {
 	}
 	w.Set = &Set{
 		served: served, pods: w.pods, known: map[string]*member{}, gangs: map[Ref]*gang{},
-		groups: map[Source]*groups{XK8s: {resource: membership.XK8sPodGroups, store: w.xk8s}},
+		groups: map[Source]*groups{},
+	}
+	if served.XK8s {
+		w.groups[XK8s] = &groups{resource: membership.XK8sPodGroups, store: w.xk8s}
 	}
 	if served.Native != "" {
 		w.groups[Native] = &groups{resource: served.native(), store: w.native}

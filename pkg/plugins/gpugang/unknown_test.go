@@ -27,11 +27,14 @@ func TestGroupsThatAreNotUnderstood(t *testing.T) {
 				odd, named := pod("odd", 10), pod("named", 10)
 				odd.Spec.SchedulingGroup = &v1.PodSchedulingGroup{}
 				named.Spec.SchedulingGroup = &v1.PodSchedulingGroup{PodGroupName: new("g")}
-				c.Create(odd, named, pod("other", 10))
+				label := pod("label", 10)
+				label.Labels = map[string]string{"scheduling.x-k8s.io/pod-group": "g"}
+				c.Create(odd, named, label, pod("other", 10))
 				c.AwaitBound("other", 1)
 				c.Clock.Pass(10*time.Second + time.Second)
 				c.awaitTold("odd", "spec.schedulingGroup: it names no PodGroup, and this scheduler understands no other group: the pod is in a group, so it is not scheduled alone")
 				c.awaitTold("named", "spec.schedulingGroup.podGroupName names PodGroup g, and the API server serves no PodGroups of scheduling.k8s.io that this scheduler reads")
+				c.awaitTold("label", "the label scheduling.x-k8s.io/pod-group names PodGroup g, and the API server serves no PodGroups of scheduling.x-k8s.io that this scheduler reads")
 				c.Create(pod("last", 10)) // goes through the queue after them
 				c.AwaitBound("last", 1)
 				if bound := c.Bound(""); len(bound) != 2 {
