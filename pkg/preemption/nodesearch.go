@@ -68,15 +68,6 @@ func (q *question) pod() *answer {
 	return &h.best.answer
 }
 
-// Bounds of the search on many nodes. Larger ones find cheaper victims where many nodes cost nearly the same.
-const (
-	// manyNodes is how many nodes may take all of Config.MaxSteps; after them a node has its first set.
-	manyNodes = 16
-	// fitSteps is how many steps count for one of a pod of several containers, which is placed anew in it, and stepsToFit bounds the search of each
-	// such placement.
-	fitSteps, stepsToFit = 128, 200
-)
-
 // nodeCandidate is a node with the least cost of making room on it.
 type nodeCandidate struct {
 	node  int32
@@ -185,14 +176,6 @@ func (h *nodeSearch) searchNode(node int) {
 	}
 }
 
-// within has a search take steps, each of which counts as some.
-func (h *nodeSearch) within(counts int, search func()) {
-	most := max(0, min(h.q.cfg.MaxSteps, h.allLeft/counts))
-	h.stepsLeft = most
-	search()
-	h.allLeft -= counts * (most - h.stepsLeft)
-}
-
 // probe reports whether each container by itself may have room for no more than the best cost so far.
 func (h *nodeSearch) probe() bool {
 	h.probing, h.worthSearch = true, true
@@ -250,16 +233,6 @@ func (h *nodeSearch) onHost(lacks amount) {
 		h.cover.addItem(p, amountOf(vgpu.Use{}, h.q.candidates.Pods[p].Host))
 	}
 	h.cover.solve(lacks)
-}
-
-// step counts one set of units that the search tries, and reports whether the node has steps left.
-func (h *nodeSearch) step() bool {
-	h.q.stats.Steps++
-	if h.stepsLeft--; h.stepsLeft < 0 {
-		h.worthSearch = true
-		h.q.stats.Cut = h.q.stats.Cut || !h.probing
-	}
-	return h.stepsLeft >= 0
 }
 
 // notCheaper reports whether the victims cost as much as the best plan already; with any further victim they cost more.
