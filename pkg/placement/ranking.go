@@ -220,6 +220,9 @@ const unscored = -2
 // For returns the scores of requests like r, which differ from it in the pod only.
 func (k *Ranking) For(r *vgpu.Request) *Scores {
 	key := fmt.Sprint(r.Containers, r.Variants, r.ComputeLimit, r.MemoryLimit, r.Host, r.Tenancy, r.Preferences)
+	if len(r.Containers) > 1 {
+		key += fmt.Sprint(" ", r.Steps) // a longer search may find what a shorter one does not
+	}
 	s := k.kinds[key]
 	if s == nil {
 		if len(k.kinds) >= k.bounds.kinds {

@@ -1,6 +1,7 @@
 package placement
 
 import (
+	"fmt"
 	"testing"
 
 	"github.com/tandem-gpu/tandem/pkg/fragmentation"
@@ -76,5 +77,23 @@ func TestRankingUsesAnotherPolicy(t *testing.T) {
 				}
 			}
 		}
+	}
+}
+
+// A search with more steps does not get the answer of one with fewer.
+func TestRankingKnowsSteps(t *testing.T) {
+	r := &vgpu.Request{UID: "full", Pod: "team/full", Steps: 30}
+	for i, slots := range []vgpu.Slots{2, 2, 4, 2, 2, 3, 2, 3, 2, 3, 5, 3, 2, 3, 2} {
+		r.Containers = append(r.Containers, vgpu.ContainerRequest{Name: fmt.Sprint("c", i), Slots: slots})
+	}
+	n := extremeNode(t, "n", 0).Only(func(i int) bool { return i < 4 })
+	k := NewRanking(Policy{}.orDefault())
+	state := k.State(n)
+	if few := k.For(r).Of(n, state, r); few >= 0 {
+		t.Fatalf("30 steps find a place: score %d", few)
+	}
+	r.Steps = maxSteps
+	if many := k.For(r).Of(n, state, r); many < 0 {
+		t.Errorf("with %d steps the score is %d", r.Steps, many)
 	}
 }

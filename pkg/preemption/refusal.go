@@ -143,10 +143,15 @@ func (q *question) nearest(c *gang.Cluster) string {
 	m := &q.g.Members[0]
 	var misses, barred []vgpu.Refusal
 	poor, closed := 0, 0
+	elsewhere := m.Request
+	elsewhere.Steps = placement.Fewer(&elsewhere, placement.StepsOn(len(c.Nodes))) // those of the request are for the nodes that admit it
 	for i, n := range c.Nodes {
-		lacks := lacksOf(n.Room(), m.Request.Host)
-		switch refusal := q.cfg.Policy.Fit(n, &m.Request); {
-		case c.Admits != nil && c.Admits(m.Kind, i) < 1:
+		lacks, r, admitted := lacksOf(n.Room(), m.Request.Host), &m.Request, c.Admits == nil || c.Admits(m.Kind, i) >= 1
+		if !admitted {
+			r = &elsewhere
+		}
+		switch refusal := q.cfg.Policy.Fit(n, r); {
+		case !admitted:
 			if refusal == nil || refusal.Helps != vgpu.NothingHelps {
 				closed++
 			} else {

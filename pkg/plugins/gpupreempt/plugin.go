@@ -37,6 +37,8 @@ type Shares interface {
 	Policy() placement.Policy
 	// Request returns the request of a pod; the error says in words why no node can take it.
 	Request(pod *v1.Pod) (vgpu.Request, error)
+	// Steps returns vgpu.Request.Steps of the pod for a search on the nodes alone that it selects.
+	Steps(pod *v1.Pod, r *vgpu.Request) int
 }
 
 // Plugin is GPUPreempt.

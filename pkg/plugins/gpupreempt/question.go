@@ -60,6 +60,7 @@ func (p *Plugin) question(ctx context.Context, pod *v1.Pod, statuses fwk.NodeToS
 	if err != nil {
 		return nil, err
 	}
+	want.Steps = shares.Steps(pod, &want)
 	q := &question{
 		pod: pod, priority: want.Priority,
 		group:  &gang.Group{Name: want.Pod, MinCount: 1, Members: []gang.Member{{Request: want}}},

@@ -124,6 +124,9 @@ func (p *Plugin) roomAt(r *vgpu.Request, nodes []tooSlow) int64 {
 // pod either.
 func (p *Plugin) closed(r *vgpu.Request, nodes []fwk.NodeInfo, statuses fwk.NodeToStatusReader) (string, []vgpu.Refusal) {
 	counts, total := map[string]int{}, 0
+	every := *r
+	every.Steps = p.stepsOnAll() // the pod selects few of these nodes
+	r = &every
 	var others []vgpu.Refusal
 	for _, node := range nodes {
 		status, o := statuses.Get(node.Node().Name), p.state.occupancyOf(node)

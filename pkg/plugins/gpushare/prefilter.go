@@ -97,7 +97,7 @@ func (p *Plugin) begin(ctx context.Context, pod *v1.Pod, r *vgpu.Request, nodes 
 	logger := klog.FromContext(ctx)
 	l := p.state.refresh(logger, nodes)
 	know := p.current(pod)
-	r.Steps = p.state.steps()
+	r.Steps = p.Steps(pod, r)
 	err := p.state.complete(pod, r, know, p.state.offered())
 	p.adopt(logger, know, l, r)
 	return err

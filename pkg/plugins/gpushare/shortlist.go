@@ -82,7 +82,7 @@ func (s *state) best(nodes []fwk.NodeInfo, r *vgpu.Request, d demand) []candidat
 		}
 	}
 	scores := s.ranking.scoresOf(r, s.ruling())
-	entrants := s.entrants(nodes, r)
+	entrants := s.entrants(nodes, r, &d)
 	best := make([]candidate, 0, shortlistSize+1)
 	scores.Compare(entrants, r, func(i int) bool { return d.couldBeMet(nodes[i]) }, func(i int, score int64) {
 		next := candidate{fwk.NodeScore{Name: entries[i].node.name, Score: score}, entrants[i].Node}
@@ -96,13 +96,13 @@ func (s *state) best(nodes []fwk.NodeInfo, r *vgpu.Request, d demand) []candidat
 	return best
 }
 
-// entrants returns the nodes that may serve the request, by place. The caller holds ranking.mu and a lock of the state.
-func (s *state) entrants(nodes []fwk.NodeInfo, r *vgpu.Request) []placement.Entrant {
+// entrants returns the nodes that the pod selects and that may serve the request, by place. The caller holds ranking.mu and a lock of the state.
+func (s *state) entrants(nodes []fwk.NodeInfo, r *vgpu.Request, d *demand) []placement.Entrant {
 	k := &s.ranking
 	k.entrants = slices.Grow(k.entrants[:0], len(nodes))[:len(nodes)]
 	for i, info := range nodes {
 		k.entrants[i] = placement.Entrant{}
-		if at := &k.entries[i]; at.node != nil {
+		if at := &k.entries[i]; at.node != nil && d.selects(info.Node()) {
 			if o := s.of(at.node, info); o.serves(r) { // the epoch may have grown since refresh: the informer showed a bind meanwhile
 				k.entrants[i] = placement.Entrant{Node: o.ledger, State: k.stateOf(at, o.ledger)}
 			}
@@ -122,18 +122,33 @@ func (c candidate) compare(o candidate) int { return better(c.NodeScore, o.NodeS
 // demand is the request of a pod to a node beside GPUs, for a quick check of what in-tree plugins would refuse. The
 // check only keeps hopeless nodes off the shortlist: the plugins decide.
 type demand struct {
-	affinity          nodeaffinity.RequiredNodeAffinity
-	anyNode           bool
+	selection
 	host              vgpu.Room
 	toleratesCordoned bool
 }
 
 func newDemand(pod *v1.Pod, host vgpu.Room) demand {
+	return demand{selection: selectionOf(pod), host: host, toleratesCordoned: len(pod.Spec.Tolerations) > 0}
+}
+
+// selection is which nodes a pod selects by their labels and names.
+type selection struct {
+	affinity nodeaffinity.RequiredNodeAffinity
+	anyNode  bool
+}
+
+func selectionOf(pod *v1.Pod) selection {
 	selects := pod.Spec.Affinity != nil && pod.Spec.Affinity.NodeAffinity != nil || len(pod.Spec.NodeSelector) > 0
-	return demand{
-		affinity: nodeaffinity.GetRequiredNodeAffinity(pod), anyNode: !selects, host: host,
-		toleratesCordoned: len(pod.Spec.Tolerations) > 0,
+	return selection{affinity: nodeaffinity.GetRequiredNodeAffinity(pod), anyNode: !selects}
+}
+
+// selects reports whether the pod may use a node. An affinity that cannot be read is another plugin's to refuse.
+func (s *selection) selects(node *v1.Node) bool {
+	if s.anyNode {
+		return true
 	}
+	matches, err := s.affinity.Match(node)
+	return matches || err != nil
 }
 
 // countedRoom returns the free part of a host by the count of NodeResourcesFit. The count may have wrapped, see roomOf.
@@ -152,11 +167,8 @@ func (d *demand) couldBeMet(info fwk.NodeInfo) bool {
 		return false
 	case !d.host.Within(countedRoom(info)):
 		return false
-	case d.anyNode:
-		return true
 	}
-	matches, err := d.affinity.Match(info.Node())
-	return matches || err != nil
+	return d.selects(info.Node())
 }
 
 // missed notes that other plugins refused the pod's whole shortlist, if it had one, and has it tried again without.

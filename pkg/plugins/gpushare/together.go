@@ -94,8 +94,9 @@ func bareHost(info fwk.NodeInfo) *vgpu.Node {
 // Policy returns what places are ranked by in this scheduling cycle.
 func (p *Plugin) Policy() placement.Policy { return p.state.ruling().Policy }
 
-// Request returns the request of a pod by the present rule; without containers for a pod without vGPUs. The error is
-// why PreFilter would refuse the pod on every node, in words for its owner.
+// Request returns the request of a pod by the present rule; without containers for a pod without vGPUs. Its searches are bounded as those of a pod
+// that may use all nodes: plans for gangs ask nodes that do not admit a member too. The error is why PreFilter would refuse the pod on every node,
+// in words for its owner.
 func (p *Plugin) Request(pod *v1.Pod) (vgpu.Request, error) {
 	r, err := readRequest(pod)
 	if err != nil || !kube.WantsVGPU(pod) {
@@ -106,7 +107,7 @@ func (p *Plugin) Request(pod *v1.Pod) (vgpu.Request, error) {
 	if rule.among == nil {
 		know = p.state.learner.Snapshot() // rules do not follow it while neighbours make no difference
 	}
-	r.Steps = p.state.steps()
+	r.Steps = p.stepsOnAll()
 	if err := p.state.complete(pod, &r, know, offers); err != nil {
 		return r, err
 	}

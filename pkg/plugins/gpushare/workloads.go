@@ -39,13 +39,6 @@ func (s *state) complete(pod *v1.Pod, r *vgpu.Request, know *learning.Snapshot, 
 	return err
 }
 
-// steps returns, without the lock of the state, how many steps a search for an arrangement on one node may take, so that those on all nodes are bounded together.
-func (s *state) steps() int {
-	s.mu.RLock()
-	defer s.mu.RUnlock()
-	return placement.StepsOn(len(s.nodes))
-}
-
 // profileOf returns the name under which a table has the curves of a pod, "" for none.
 func profileOf(pod *v1.Pod, w *workloads.Workload) string {
 	if w == nil {
