@@ -32,10 +32,10 @@ type pending struct {
 	pods map[types.UID]*waiting
 	// short counts the pods that wait for room.
 	short int
-	// all, promised and profiles say which pods to activate: all, those that a promise keeps waiting, and those of
-	// WorkloadProfiles.
-	all, promised bool
-	profiles      sets.Set[string]
+	// all, promised, profiles and namespaces say which pods to activate: all, those that a promise keeps waiting, those of
+	// WorkloadProfiles, and those of namespaces.
+	all, promised        bool
+	profiles, namespaces sets.Set[string]
 	// freed are the nodes of which room became free without an event of the framework, with the moment of the last time. moment
 	// counts these times.
 	freed  map[string]uint64
@@ -82,7 +82,7 @@ type attempt struct {
 func newPending(activator fwk.PodActivator, lister corelisters.PodLister) *pending {
 	return &pending{
 		activator: activator, lister: lister, changed: make(chan struct{}, 1), pods: map[types.UID]*waiting{},
-		groups: map[string]*group{}, named: map[types.UID]*v1.Pod{},
+		groups: map[string]*group{}, named: map[types.UID]*v1.Pod{}, profiles: sets.Set[string]{}, namespaces: sets.Set[string]{},
 	}
 }
 
@@ -171,7 +171,7 @@ func (w *pending) waits() bool {
 	return w.short > 0
 }
 
-// activate makes run activate all pods soon. Like the two below, it never blocks.
+// activate makes run activate all pods soon. Like the three below, it never blocks.
 func (w *pending) activate() { w.request(func() { w.all = true }) }
 
 // activatePromised is for the pods that a promise keeps waiting.
@@ -180,12 +180,14 @@ func (w *pending) activatePromised() { w.request(func() { w.promised = true }) }
 // activateFor is for the pods of a WorkloadProfile, "namespace/name", and for those that a promise keeps waiting.
 func (w *pending) activateFor(profile string) {
 	w.request(func() {
-		if w.profiles == nil {
-			w.profiles = sets.Set[string]{}
-		}
 		w.profiles.Insert(profile)
 		w.promised = true
 	})
+}
+
+// activateIn is for the pods of a namespace.
+func (w *pending) activateIn(namespace string) {
+	w.request(func() { w.namespaces.Insert(namespace) })
 }
 
 func (w *pending) request(note func()) {
@@ -237,10 +239,12 @@ func (w *pending) takeRequested() map[string]*v1.Pod {
 	defer w.mu.Unlock()
 	pods := map[string]*v1.Pod{}
 	for _, known := range w.pods {
-		if w.all || w.promised && known.promise || len(w.profiles) > 0 && w.profiles.Has(profilePath(known.pod)) {
+		if w.all || w.promised && known.promise || w.namespaces.Has(known.pod.Namespace) || len(w.profiles) > 0 && w.profiles.Has(profilePath(known.pod)) {
 			pods[klog.KObj(known.pod).String()] = known.pod
 		}
 	}
-	w.all, w.promised, w.profiles = false, false, nil
+	w.all, w.promised = false, false
+	clear(w.profiles)
+	clear(w.namespaces)
 	return pods
 }

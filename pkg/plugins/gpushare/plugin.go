@@ -192,10 +192,10 @@ func newPlugin(
 	})
 	p.state = newState(pods.Lister(), m, learner)
 	p.state.prices, p.state.freed = givenPrices(args), p.pending.activateOn
-	namespaces := handle.SharedInformerFactory().Core().V1().Namespaces().Lister()
+	namespaces := handle.SharedInformerFactory().Core().V1().Namespaces()
 	p.state.ownCurves = func(name string) bool {
-		namespace, err := namespaces.Get(name)
-		return err == nil && namespace.Labels[workloads.LabelOwnCurves] == workloads.OwnCurvesAllowed
+		namespace, err := namespaces.Lister().Get(name)
+		return err == nil && allowsOwnCurves(namespace)
 	}
 	if err := p.expect(args); err != nil {
 		return nil, fmt.Errorf("start plugin %s: %s: %w", Name, path.Child("typicalRequests"), err)
@@ -212,6 +212,9 @@ func newPlugin(
 	}
 	if err := p.watch(ctx, pods.Informer(), client); err != nil {
 		return nil, fmt.Errorf("start plugin %s: %w", Name, err)
+	}
+	if err := p.watchNamespaces(ctx, namespaces.Informer()); err != nil {
+		return nil, fmt.Errorf("start plugin %s: watch namespaces: %w", Name, err)
 	}
 	p.awaitAnswers(ctx)
 	if err := p.watchEnded(ctx); err != nil {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 
+	v1 "k8s.io/api/core/v1"
 	apiequality "k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -15,6 +16,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/klog/v2"
 
+	"github.com/tandem-gpu/tandem/internal/cluster/workloads"
 	"github.com/tandem-gpu/tandem/pkg/api/v1alpha1"
 )
 
@@ -122,4 +124,28 @@ func (p *Plugin) announce(namespace, name string) {
 	path := namespace + "/" + name
 	p.news.add(path)
 	p.pending.activateFor(path)
+}
+
+// allowsOwnCurves reports whether the curves of a namespace's own WorkloadProfiles may give its pods more slots than these ask for.
+func allowsOwnCurves(namespace *v1.Namespace) bool {
+	return namespace.Labels[workloads.LabelOwnCurves] == workloads.OwnCurvesAllowed
+}
+
+// watchNamespaces has the pods of a namespace tried again when its own curves are allowed from now on.
+func (p *Plugin) watchNamespaces(ctx context.Context, informer cache.SharedIndexInformer) error {
+	_, err := informer.AddEventHandlerWithOptions(cache.ResourceEventHandlerFuncs{
+		AddFunc: func(object any) {
+			if namespace, ok := object.(*v1.Namespace); ok && allowsOwnCurves(namespace) {
+				p.pending.activateIn(namespace.Name) // the pods of a new namespace may have been seen before it
+			}
+		},
+		UpdateFunc: func(old, updated any) {
+			before, okBefore := old.(*v1.Namespace)
+			now, ok := updated.(*v1.Namespace)
+			if ok && okBefore && allowsOwnCurves(now) && !allowsOwnCurves(before) {
+				p.pending.activateIn(now.Name)
+			}
+		},
+	}, handlerOptions(ctx))
+	return err
 }

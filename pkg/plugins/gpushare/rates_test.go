@@ -5,12 +5,16 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
 	v1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/klog/v2"
 	fwk "k8s.io/kube-scheduler/framework"
@@ -18,10 +22,13 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/tandem-gpu/tandem/internal/cluster/kube"
+	"github.com/tandem-gpu/tandem/internal/cluster/workloads"
 	"github.com/tandem-gpu/tandem/pkg/api/config"
 	"github.com/tandem-gpu/tandem/pkg/api/v1alpha1"
 	"github.com/tandem-gpu/tandem/pkg/placement"
 	"github.com/tandem-gpu/tandem/pkg/vgpu"
+	"github.com/tandem-gpu/tandem/test/fakecluster"
+	"github.com/tandem-gpu/tandem/test/must"
 )
 
 // t4Node returns a GPUNode of T4s with 4 slots each.
@@ -275,6 +282,42 @@ func TestOwnCurvesGiveWhatIsCharged(t *testing.T) {
 	if got := requestOf(d.preFilter(ours)).Variants; len(got) != 1 || got[0].Compute != 500 {
 		t.Errorf("by the administrator's curve: %+v", got)
 	}
+}
+
+// A pod that waits since its namespace's own curves are not allowed is placed when an administrator allows them, without a change of its own.
+func TestAllowedCurvesHavePodsTriedAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t, gpuNode("n1", 1))
+		namespaces := c.client.CoreV1().Namespaces()
+		label := func(name, value string) {
+			t.Helper()
+			n := &v1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{workloads.LabelOwnCurves: value}}}
+			_, err := namespaces.Update(t.Context(), n, metav1.UpdateOptions{})
+			if apierrors.IsNotFound(err) {
+				_, err = namespaces.Create(t.Context(), n, metav1.CreateOptions{})
+			}
+			must.OK(t, err)
+		}
+		label("default", "")
+		own := curves([4]string{"A100", "100", "300", ""})
+		own.SetGroupVersionKind(v1alpha1.GroupVersion.WithKind("WorkloadProfile"))
+		object, err := runtime.DefaultUnstructuredConverter.ToUnstructured(own)
+		must.OK(t, err)
+		_, err = c.dynamic.Resource(v1alpha1.WorkloadProfiles).Namespace("default").Create(t.Context(), &unstructured.Unstructured{Object: object}, metav1.CreateOptions{})
+		must.OK(t, err)
+		c.createPod(rated("p", 1, "100"))
+		c.awaitPending("p", "own-curves")
+		for _, other := range []func(){func() { label("other", workloads.OwnCurvesAllowed) }, func() { label("default", "no") }} {
+			other()
+			time.Sleep(10 * time.Second)
+			c.awaitPending("p", "own-curves")
+		}
+		label("default", workloads.OwnCurvesAllowed)
+		time.Sleep(2 * activationPause)
+		if p := c.await("p", "it is seen", func(*v1.Pod) bool { return true }); p.Spec.NodeName != "n1" {
+			t.Errorf("the pod waits: %s", fakecluster.Message(p))
+		}
+	})
 }
 
 // A pod that wants no rate would rather have the model on which it does the most for the price, and goes elsewhere when that
