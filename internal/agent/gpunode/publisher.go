@@ -32,6 +32,9 @@ type Publisher struct {
 	Status func() (v1alpha1.GPUNodeStatus, Signals)
 	Done   func(error)
 	Beat   func()
+
+	// said is the condition Ready that the agent wanted when it last wrote.
+	said metav1.Condition
 }
 
 // Signals are channels that close when something changed; nil ones never do.
@@ -140,8 +143,10 @@ func (p *Publisher) write(ctx context.Context, have *unstructured.Unstructured, 
 	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(have.Object, &current); err != nil {
 		return fmt.Errorf("read GPUNode %s: %w", p.Node, err)
 	}
-	next := merge(current.Status, want)
+	own := meta.FindStatusCondition(want.Conditions, v1alpha1.ConditionReady)
+	next := merge(current.Status, p.judged(current.Status, want, own))
 	if equality.Semantic.DeepEqual(current.Status, next) {
+		p.note(own)
 		return nil
 	}
 	current.Status = next
@@ -153,7 +158,26 @@ func (p *Publisher) write(ctx context.Context, have *unstructured.Unstructured, 
 	if _, err := p.Client.UpdateStatus(ctx, &unstructured.Unstructured{Object: raw}, metav1.UpdateOptions{}); err != nil {
 		return fmt.Errorf("write status of GPUNode %s: %w", p.Node, err)
 	}
+	p.note(own)
 	return nil
+}
+
+func (p *Publisher) note(own *metav1.Condition) {
+	if own != nil {
+		p.said = *own
+	}
+}
+
+// judged returns the wanted status without the agent's own condition Ready, where the controller has marked the agent as gone since and the
+// agent has nothing new to say: the controller takes the mark back when the kubelet reports. Otherwise the two would write in turns
+// (docs/decisions/0052-agents-that-are-gone.md).
+func (p *Publisher) judged(have, want v1alpha1.GPUNodeStatus, own *metav1.Condition) v1alpha1.GPUNodeStatus {
+	mark := meta.FindStatusCondition(have.Conditions, v1alpha1.ConditionReady)
+	if mark == nil || mark.Reason != v1alpha1.ReadyAgentLost || own == nil || own.Status != p.said.Status || own.Reason != p.said.Reason {
+		return want
+	}
+	want.Conditions = slices.DeleteFunc(slices.Clone(want.Conditions), func(c metav1.Condition) bool { return c.Type == v1alpha1.ConditionReady })
+	return want
 }
 
 func (p *Publisher) create(ctx context.Context) (*unstructured.Unstructured, error) {
