@@ -35,6 +35,8 @@ var elasticTargets = Section{
 		{"Invalid", "", "The controller cannot decide on the gang, and its size stays. The text says why.", "Correct what the text names."},
 		{"MembersMissing", "", "Fewer members of the gang exist than must run, and none runs or ends.", "Wait; if it lasts, look at what makes the members: a ResourceQuota may keep it from that."},
 		{"Rate", "the rate … is wanted", "The gang states a rate, and the target is the cheapest size that reaches it.", "Nothing."},
+		{"Paused", "paused by the annotation … of the ElasticTarget", "A user has paused the gang: the controller changes neither the number nor the members.", "Remove the annotation `tandem-gpu.io/size` from the ElasticTarget."},
+		{"Pinned", "the annotation … of the ElasticTarget pins … members", "A user holds the gang at a number of members.", "Remove the annotation `tandem-gpu.io/size` from the ElasticTarget, if the controller should choose again."},
 		{"NotAdmitted", "", "The scheduler found no places for the target in time, so the target went back to what runs.", "Nothing; `kubectl tandem why` of a member says what is in the way."},
 		{"NotResizable", "", "The controller may not change the size. The condition Resizable says why.", "See [the condition Resizable](#elastictarget-condition-resizable)."},
 		{"Gone", "", "The gang of the target does not exist any more.", "Nothing: the controller deletes the target."},
@@ -48,6 +50,7 @@ var resizable = Section{
 	Rows: []Row{
 		{"HeldMembers", "members of … that its target does not need wait, or are evicted", "The controller resizes the gang by holding members back.", "Nothing."},
 		{"SizeFields", "the controller writes … of …", "The controller resizes the gang by the size field of its owner.", "Nothing."},
+		{"Paused", "paused by the annotation … of the ElasticTarget", "A user has paused the gang.", "Remove the annotation `tandem-gpu.io/size` from the ElasticTarget."},
 		{"NoOwner", "the members are bare pods: an evicted one would never come back; make them by a Job", "The members have no owner.", "Make them by a Job."},
 		{"UnknownOwner", "the controller does not know whether that makes evicted pods anew", "The owner is of a kind that the controller does not know, or an object owns the StatefulSet that makes the members.", "Use a kind that [the guide](../guides/elastic.md#choose-how-it-is-resized) lists, or the other way of resizing. Where an object owns the StatefulSet, neither way works: use a StatefulSet of your own."},
 		{"SeveralOwners", "the size changes only where one", "The members have different owners.", "Let one object make all members."},
@@ -97,6 +100,7 @@ var fleetReasons = Section{
 		{"PromiseTooShort", "", "No number of replicas keeps the promise: one request alone takes longer.", "Promise more time, or use a faster variant."},
 		{"NoMetrics", "", "It is unknown how many requests arrive, so everything stays.", "The condition Measured says why ([TandemFleetUnmeasured](../runbooks.md#tandemfleetunmeasured))."},
 		{"AllFail", "", "All variants answer with errors, so everything stays.", "The log of the replicas."},
+		{"Paused", "", "A user has paused the fleet: the controller writes neither sizes nor weights.", "Remove the annotation `tandem-gpu.io/size` from the fleet."},
 	},
 }
 
@@ -106,6 +110,8 @@ var fleetConditions = Section{
 	Packages: []string{"internal/controller/fleets", "pkg/contest"},
 	Rows: []Row{
 		{"Controlled", "the controller chooses the sizes and the weights", "The fleet is under control.", "Nothing."},
+		{"Paused", "paused by the annotation …", "A user has paused the fleet. Sizes and weights stay, and measuring goes on.", "Remove the annotation `tandem-gpu.io/size`."},
+		{"Pinned", "the annotation … pins …", "A user holds the replicas of some variants. The controller chooses the rest.", "Remove the annotation `tandem-gpu.io/size`, if the controller should choose again."},
 		{"Invalid", "", "A field of the fleet is not legal. The text names it.", "Correct the field."},
 		{"Measured", "Prometheus says how many requests arrive", "The requests are measured.", "Nothing."},
 		{"PrometheusUnreachable", "Prometheus cannot be reached", "Prometheus does not answer the controller.", "Correct `metrics.prometheusURL`; see whether a NetworkPolicy is in the way."},

@@ -48,6 +48,8 @@ const (
 	NotResizable Cause = "NotResizable"
 	// NoPlaces: the members of a larger number had no places for too long.
 	NoPlaces Cause = "NoPlaces"
+	// Held: a user holds the number.
+	Held Cause = "Held"
 	// SizeBarred: a larger number had no places, and is not tried yet.
 	SizeBarred Cause = "SizeBarred"
 )

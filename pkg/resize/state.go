@@ -43,7 +43,7 @@ func (s *State) Phases() [4]Phase {
 
 // Resizable reports whether the number of the gang may change.
 func (s *State) Resizable(v *View) bool {
-	return !v.Fixed && !v.Unread && s.Refusal() == nil
+	return !v.Fixed && !v.Paused && !v.Unread && s.Refusal() == nil
 }
 
 // Refusal returns why the owner's field is left alone, nil where it is not.
@@ -61,6 +61,9 @@ func (s *State) Refusal() *Refusal {
 func (s *State) Offer(v *View) []int {
 	if !s.Resizable(v) {
 		return []int{v.Kept()}
+	}
+	if v.Pin > 0 {
+		return []int{v.pinned()}
 	}
 	sizes := v.Possible
 	if b, is := s.size.(*barred); is {
@@ -132,6 +135,10 @@ func (m *move) do(effects ...Effect) { m.effects = append(m.effects, effects...)
 
 // looked takes in what has become of the last change.
 func (m *move) looked(v *View) {
+	if v.Paused {
+		m.pause()
+		return
+	}
 	if v.Number > 0 && v.Running >= v.Number {
 		m.full = m.now
 	}
@@ -158,8 +165,12 @@ func (m *move) planned(v *View, t *elastic.Target) {
 	set := Set{Number: v.Size(), Why: NotPlanned}
 	switch {
 	case t == nil:
+	case v.Paused:
+		set.Why = Held
 	case !m.Resizable(v):
 		set = Set{Number: v.Kept(), Why: NotResizable}
+	case v.Pin > 0:
+		set = Set{Number: v.pinned(), Why: Held}
 	default:
 		set = m.follow(v, t)
 	}
@@ -230,7 +241,7 @@ func (m *move) bar(size int, why string) *Bar {
 // countFirst makes the number so large that it counts as many members as must run, where the first ones have been gone for a while: they have
 // ended for good, and the scheduler would hold the others back for ever. An owner makes them anew, and members that leave show that enough run.
 func (m *move) countFirst(v *View, set *Set) {
-	if m.members.phase() == Leaving {
+	if m.members.phase() == Leaving || v.Paused {
 		return
 	}
 	if v.Owner != nil || v.Reach <= set.Number {

@@ -23,6 +23,9 @@ type View struct {
 	Lacks string
 	// Fixed says that the number must not change for a reason that is not of this package. Unread says that the owner could not be read.
 	Fixed, Unread bool
+	// Paused has the number, the members and the owner's field stay as they are. Pin is the number that a user wants, one of Sizes, 0 for none.
+	Paused bool
+	Pin    int
 	// Owner is the object whose field says how many members there are, nil where the gang has none, or may not use it.
 	Owner *Owner
 	// Before is the refusal of this owner that an earlier process found, nil for none.
@@ -59,11 +62,13 @@ func (v *View) Size() int {
 }
 
 // Kept returns the size of a gang that must not change: that of its target while it runs, since members that are missing come
-// back; else its least number. Where an owner refuses the number, it is the size that its field still allows.
+// back; else its least number. While it is paused, members that run do not leave. Where an owner refuses the number, it is the size that its field still allows.
 func (v *View) Kept() int {
 	switch {
 	case v.Number == 0 || v.Running == 0:
 		return elastic.SizeBelow(v.Sizes, max(v.Running, 1))
+	case v.Paused:
+		return elastic.SizeBelow(v.Sizes, max(v.Number, v.Running))
 	case v.Owner != nil:
 		return elastic.SizeBelow(v.Sizes, min(v.Owner.Number, max(v.Size(), v.Running)))
 	}

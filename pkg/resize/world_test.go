@@ -26,6 +26,8 @@ type world struct {
 	lacks   string
 	fixed   bool
 	unread  bool
+	paused  bool
+	pin     int
 	// condition is the refusal that the status of the target tells.
 	condition *Refusal
 	// fails names the requests that fail: "ask", "write", "race", "evict", "notify", "target", "status".
@@ -90,7 +92,7 @@ func (w *world) exist(all []*member) {
 
 // view is what the API shows.
 func (w *world) view() *View {
-	v := &View{Sizes: w.sizes, Possible: w.sizes, Number: w.number, Since: w.since, Lacks: w.lacks, Fixed: w.fixed || w.unread, Unread: w.unread}
+	v := &View{Sizes: w.sizes, Possible: w.sizes, Number: w.number, Since: w.since, Lacks: w.lacks, Fixed: w.fixed || w.unread, Unread: w.unread, Paused: w.paused, Pin: w.pin}
 	if w.owner != nil && !w.fixed && !w.unread {
 		o := *w.owner
 		v.Owner, v.Before = &o, w.condition

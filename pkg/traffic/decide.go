@@ -49,13 +49,17 @@ const (
 //
 // Its searches share a number of steps. Where these are used up, sizes are enough for the promise, and cheaper ones may exist: Plan.Cut says so.
 //
-// Where metrics are missing, or the clock went back, nothing shrinks and no part changes, but for variants without a ready replica.
+// Where metrics are missing, or the clock went back, nothing shrinks and no part changes, but for variants without a ready replica. A fleet that is
+// paused keeps all as it is.
 func Decide(f *Fleet, seen Seen, memory *Memory, cfg Config) (*Plan, *Memory, error) {
 	if err := f.Validate(); err != nil {
 		return nil, nil, err
 	}
 	d := &decision{fleet: f, seen: seen, cfg: cfg.withDefaults(f), memory: memory.clone(), minute: seen.At.Unix() / 60, steps: newBudget()}
 	d.memory.Forecast.Misses = cfg.Misses
+	if f.Paused {
+		return d.pause(), d.afterPause(memory), nil
+	}
 	d.run()
 	return &d.plan, d.memory, nil
 }

@@ -16,6 +16,8 @@ type Fleet struct {
 	// Classes are the kinds of requests that are divided apart: none, or at least two. Then each request is of one, and the Replica of a variant
 	// counts only while it gets none of them. The objective is Proportional.
 	Classes []Class
+	// Paused has Decide change no size and no part. What it learns meanwhile is what arrives, and nothing else.
+	Paused bool
 }
 
 // Variant is one pool of a fleet: what its replicas can do, and how many there are now.
@@ -167,6 +169,8 @@ const (
 	NoMetrics Reason = "NoMetrics"
 	// AllFail: all variants answer errors. All stays as it is.
 	AllFail Reason = "AllFail"
+	// Paused: the user holds the sizes and the parts. All stays as it is.
+	Paused Reason = "Paused"
 )
 
 // Plan is what to change in a fleet.

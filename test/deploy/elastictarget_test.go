@@ -360,6 +360,38 @@ func TestViewersSeeElasticTargets(t *testing.T) {
 	wantRefusal(t, createTarget(t)(t.Context(), all, nil), byRBAC+"create")
 }
 
+// Whoever edits a namespace holds the sizes of the gangs in it by an annotation, and changes nothing else of a target.
+func TestEditorsHoldElasticTargets(t *testing.T) {
+	storeTarget(t, "gang")
+	c := client(t.Context(), t, admin)
+	role, err := c.RbacV1().ClusterRoles().Get(t.Context(), "tandem-elastictargets-hold", metav1.GetOptions{})
+	must.OK(t, err)
+	if role.Labels["rbac.authorization.k8s.io/aggregate-to-edit"] != "true" {
+		t.Errorf("the role is not taken into edit: labels %v", role.Labels)
+	}
+	binding := &rbacv1.RoleBinding{
+		ObjectMeta: metav1.ObjectMeta{Name: "holder"},
+		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: role.Name},
+		Subjects:   []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: "User", Name: "eve"}},
+	}
+	if _, err := c.RbacV1().RoleBindings(team).Create(t.Context(), binding, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	config, err := cluster.Config("eve", nil)
+	must.OK(t, err)
+	all := elasticTargets(t, config)
+	patch := func(ctx context.Context, body string) error {
+		_, err := all.Patch(ctx, "gang", types.MergePatchType, []byte(body), metav1.PatchOptions{})
+		return err
+	}
+	await(t, "the editor pauses the gang", func(ctx context.Context) (bool, error) {
+		return patch(ctx, `{"metadata":{"annotations":{"tandem-gpu.io/size":"paused"}}}`) == nil, nil
+	})
+	if err := patch(t.Context(), `{"spec":{"workers":3}}`); err == nil {
+		t.Error("the editor changed the number of members")
+	}
+}
+
 // leaving sets when a pod leaves, and returns the pod.
 func leaving(p *corev1.Pod, raw string) *corev1.Pod {
 	metav1.SetMetaDataAnnotation(&p.ObjectMeta, v1alpha1.AnnotationLeaving, raw)

@@ -39,6 +39,7 @@ func elasticPlays() []play {
 		{name: "a Job is resized by its fields", run: resizedJob, modes: labelOnly, real: labelOnly},
 		{name: "a StatefulSet is resized by its scale", run: resizedStatefulSet, modes: labelOnly, real: labelOnly},
 		{name: "owners whose fields are not written", run: refusedFields, modes: labelOnly},
+		{name: "a user holds the size of a job", run: heldJob, modes: labelOnly},
 		{name: "a job states a rate", run: statesRate, modes: labelOnly},
 		{name: "owners that the controller refuses", run: refusedOwners, modes: labelOnly},
 		{name: "a worker that ends well when it is evicted", run: completedWorker, modes: labelOnly},

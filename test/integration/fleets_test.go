@@ -36,6 +36,7 @@ func fleetPlays() []fleetPlay {
 		{name: "another writer of the route", run: fleetConflicts, real: true},
 		{name: "owners that the controller refuses", run: fleetOwners},
 		{name: "two fleets with one target", run: fleetTaken},
+		{name: "a user holds the sizes", run: fleetHeld},
 		{name: "values that the schema refuses", run: fleetRefused, real: true},
 		{name: "replicas that a profile describes", run: fleetOfProfile},
 		{name: "a class of requests has a rule of its own", run: fleetClasses},

@@ -42,7 +42,11 @@ func (p *pass) carryOut(ctx context.Context, d *decision) error {
 	if err := p.writeStatus(ctx, d, target); err != nil {
 		return err
 	}
-	return errors.Join(p.resize(ctx, d), p.scaleServers(ctx, d))
+	errs := []error{p.resize(ctx, d)}
+	if !d.paused {
+		errs = append(errs, p.scaleServers(ctx, d))
+	}
+	return errors.Join(errs...)
 }
 
 // eventReason is the reason of the event of a change.

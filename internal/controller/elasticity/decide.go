@@ -94,6 +94,8 @@ func (d *decision) set(e *resize.Set, t *elastic.Target) {
 		d.reason, d.message = reasonMissing, d.missing
 	case e.Why == resize.NotPlanned:
 		d.reason, d.message = string(elastic.Invalid), d.problem
+	case e.Why == resize.Held:
+		d.reason, d.message = d.held()
 	case e.Why == resize.NotResizable:
 		d.reason, d.message = reasonFixed, d.resizable.message
 	case e.Why == resize.NoPlaces:

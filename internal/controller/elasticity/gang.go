@@ -42,6 +42,9 @@ type elasticGang struct {
 	view      *resize.View
 	// tuning is what it wants and gets where it states a rate, nil where it states none.
 	tuning *tuning
+	// paused and pin are what its user has written into the target: that nothing changes, or a number of members, 0 for none.
+	paused bool
+	pin    int
 	// index is its place in the list of jobs, −1 where elastic.Workers is not asked about it.
 	index int
 }

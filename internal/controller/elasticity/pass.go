@@ -136,6 +136,9 @@ func (p *pass) gangsWith(ctx context.Context, targets map[string]*v1alpha1.Elast
 		} else if g.problem = unlike(all); err != nil {
 			g.missing = err.Error()
 		}
+		if err := g.hold(); err != nil {
+			g.problem = cmp.Or(g.problem, err.Error())
+		}
 		g.tuning = p.listers.tuned(g)
 		m := p.memory[ref]
 		if m == nil || m.at.IsZero() { // its target was there before its members

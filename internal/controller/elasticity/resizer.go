@@ -15,6 +15,9 @@ import (
 // may says whether the controller may change the size of a gang, in the way that its user chose. An error is of a request: the gang keeps its
 // size.
 func (p *pass) may(ctx context.Context, g *elasticGang) (verdict, error) {
+	if g.paused { // its owner is not even read
+		return pausedVerdict(), nil
+	}
 	if g.SizeFields {
 		return p.mayWrite(ctx, g)
 	}

@@ -69,7 +69,7 @@ func (g *elasticGang) undone(r *resize.Refusal) string {
 func (g *elasticGang) show() *resize.View {
 	v := &resize.View{
 		Sizes: g.Sizes, Possible: g.possible(), Running: len(g.running), Members: g.shown(), Reach: membership.Reach(g.workersOf(), 0, g.Sizes[0]), Lacks: g.lacks(),
-		Fixed: !g.resizable.yes, Unread: g.resizable.unread,
+		Fixed: !g.resizable.yes, Unread: g.resizable.unread, Paused: g.paused, Pin: g.pin,
 	}
 	if t := g.target; t != nil {
 		v.Number = int(t.Spec.Workers)

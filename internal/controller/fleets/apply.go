@@ -24,9 +24,14 @@ type outcome struct {
 }
 
 // apply writes what differs from the plan: larger sizes first, then the weights, then smaller sizes as far as the route lets replicas go.
+// For a fleet that is paused it writes nothing.
 // The error is of requests; a write that others were faster with is none, since the next pass reads anew.
 func (v *visit) apply(ctx context.Context) (outcome, error) {
 	var o outcome
+	if v.fleet.Paused {
+		o.routed = v.routeRefused
+		return o, nil
+	}
 	errs := []error{v.resize(ctx, &o, func(i int) bool { return v.plan.Variants[i].Replicas > v.targets[i].replicas })}
 	errs = append(errs, v.writeWeights(ctx, &o))
 	errs = append(errs, v.resize(ctx, &o, func(i int) bool { return v.plan.Variants[i].Replicas < v.targets[i].replicas && v.mayLeave(i, &o) }))

@@ -1,6 +1,7 @@
 package fleets
 
 import (
+	"math"
 	"strings"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -70,7 +71,7 @@ func (m *metricSet) decided(v *visit) {
 	m.decisions.WithLabelValues(string(v.plan.Reason)).Inc()
 	m.drop(namespace, name) // variants that the spec no longer has
 	m.fleets[nameOf(v.object)] = true
-	if v.plan.Reason != traffic.NoMetrics && v.plan.Reason != traffic.AllFail {
+	if v.plan.Reason != traffic.NoMetrics && v.plan.Reason != traffic.AllFail && !math.IsNaN(v.measured.rate) {
 		m.demand.WithLabelValues(namespace, name).Set(v.plan.Demand)
 		m.capacity.WithLabelValues(namespace, name).Set(v.plan.Capacity)
 	}

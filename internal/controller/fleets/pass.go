@@ -107,8 +107,10 @@ func (v *visit) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	for _, parts := range v.planned() {
-		v.weights = append(v.weights, traffic.Integers(parts, totalWeight))
+	if !v.fleet.Paused {
+		for _, parts := range v.planned() {
+			v.weights = append(v.weights, traffic.Integers(parts, totalWeight))
+		}
 	}
 	v.metrics.decided(v)
 	prioritized, err := v.prioritized()
@@ -123,6 +125,9 @@ func (v *visit) run(ctx context.Context) error {
 func (v *visit) declare(replicas []description) *refusal {
 	fleet, err := declared(v.object, replicas)
 	if err != nil {
+		return &refusal{reasonInvalid, err.Error()}
+	}
+	if err := v.hold(fleet); err != nil {
 		return &refusal{reasonInvalid, err.Error()}
 	}
 	v.fleet = fleet

@@ -76,14 +76,15 @@ func (v *visit) status(o outcome, prioritized condition) *v1alpha1.InferenceFlee
 	}
 	s.Classes = v.classStatus(o)
 	ready := v.ready()
+	reason, message := v.controlled()
 	if ready != nil {
 		s.Reason, s.Message = ready.reason, ready.message
 	}
 	v.setConditions(s,
-		said(v1alpha1.ConditionFleetReady, ready, reasonControlled, "the controller chooses the sizes and the weights"),
+		said(v1alpha1.ConditionFleetReady, ready, reason, message),
 		said(v1alpha1.ConditionMeasured, v.measured.problem, reasonMeasured, "Prometheus says how many requests arrive"+v.silence()),
 		v.promiseKept(),
-		said(v1alpha1.ConditionRouted, o.routed, reasonRouted, "the HTTPRoute has the wanted weights"),
+		v.routed(o),
 		said(v1alpha1.ConditionScaled, cmp.Or(v.firstRefused(), o.scaled, v.loading()), reasonScaled, "all variants have their wanted replicas"),
 		prioritized)
 	return s
@@ -136,7 +137,15 @@ func (v *visit) later(i int) (needs []v1alpha1.FleetNeed) {
 
 // ready says why the controller cannot size the fleet and divide its requests, nil where it can.
 func (v *visit) ready() *refusal {
-	return cmp.Or(v.routeRefused, v.firstRefused())
+	return cmp.Or(v.paused(), v.routeRefused, v.firstRefused())
+}
+
+// routed says whether the route has the wanted weights.
+func (v *visit) routed(o outcome) condition {
+	if v.fleet.Paused {
+		return said(v1alpha1.ConditionRouted, o.routed, reasonPaused, "the fleet is paused: the weights of the HTTPRoute stay as they are")
+	}
+	return said(v1alpha1.ConditionRouted, o.routed, reasonRouted, "the HTTPRoute has the wanted weights")
 }
 
 // firstRefused says which variant keeps its size and why, nil where all may change.

@@ -2,6 +2,7 @@ package fleets
 
 import (
 	"fmt"
+	"math"
 	"strconv"
 	"time"
 
@@ -41,6 +42,11 @@ func (v *visit) reason() string {
 		return fmt.Sprintf("fewer replicas have been enough for %v, and it has not grown in that time", v.plan.Patience)
 	case traffic.Cheaper:
 		return fmt.Sprintf("cheaper replicas would have been enough for %v", v.plan.Patience)
+	case traffic.Paused:
+		if math.IsNaN(v.measured.rate) {
+			return "it is unknown how many requests arrive"
+		}
+		return fmt.Sprintf("%s requests a second are expected, and the replicas serve %s %s", short(v.plan.Demand), short(v.plan.Capacity), within)
 	case traffic.Steady:
 		return fmt.Sprintf("%s requests a second are expected, and the replicas serve %s %s", short(v.plan.Demand), short(v.plan.Capacity), within)
 	case traffic.PromiseTooShort:

@@ -161,7 +161,7 @@ func program(o object) string {
 		}
 	}
 	switch o.name() {
-	case "tandem-elastictargets-view", "tandem-inferencefleets-view", "tandem-inferencefleets-edit":
+	case "tandem-elastictargets-hold", "tandem-elastictargets-view", "tandem-inferencefleets-view", "tandem-inferencefleets-edit":
 		return "controller"
 	}
 	return "scheduler" // roles for users: what they may read and write of Tandem without the controller too

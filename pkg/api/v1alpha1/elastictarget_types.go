@@ -68,7 +68,7 @@ type ElasticTargetStatus struct {
 	// +optional
 	Workers int32 `json:"workers,omitempty"`
 	// Reason for the target, in one word: Steady, Idle, Lent, Faster, ForWaiting, ForFaster, ForReserved, Starts, Waits,
-	// AtMost, NoRoom, Settling, Rate, NotResizable, Invalid, NotAdmitted, Gone.
+	// AtMost, NoRoom, Settling, Rate, Paused, Pinned, NotResizable, Invalid, NotAdmitted, Gone.
 	// +optional
 	Reason string `json:"reason,omitempty"`
 	// Message is the reason as a sentence.
