@@ -105,7 +105,7 @@ func (v *visit) variantStatus(i int, o outcome) v1alpha1.FleetVariantStatus {
 	}
 	return v1alpha1.FleetVariantStatus{
 		Name: f.Name, Replicas: int32(p.Replicas), Ready: int32(f.Ready), Selector: v.selector(i), LeftAloneUntil: alone,
-		Weight: int32(weight),
+		Weight:   int32(weight),
 		Capacity: short(p.Capacity), Slowdown: short(p.Slowdown), Later: v.later(i),
 	}
 }
