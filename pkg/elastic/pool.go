@@ -115,8 +115,13 @@ func (s *search) makePools(reserved []Reserved) {
 	}
 	slices.SortFunc(s.pools, func(a, b *pool) int { return strings.Compare(a.device.Model, b.device.Model) })
 	for _, r := range reserved {
-		if float64(r.From) <= float64(s.now)+s.cfg.Horizon {
+		if !r.Idle && float64(r.From) <= float64(s.now)+s.cfg.Horizon {
 			s.reserve(r)
+		}
+	}
+	for _, r := range reserved {
+		if r.Idle {
+			s.keepIdle(r)
 		}
 	}
 	for _, p := range s.pools {
@@ -168,6 +173,16 @@ func (s *search) reserve(r Reserved) {
 		part := min(left, best.free)
 		s.take(best, part, r.From)
 		left -= part
+	}
+}
+
+// keepIdle takes capacity that is free out of the pools of its model, and leaves the rest to the jobs that have it.
+func (s *search) keepIdle(r Reserved) {
+	for _, p := range s.pools {
+		if part := min(r.Amount, p.free); part > 0 && (r.Model == "" || r.Model == p.device.Model) {
+			p.free -= part
+			r.Amount -= part
+		}
 	}
 }
 

@@ -122,6 +122,19 @@ func TestLentLaw(t *testing.T) {
 	})
 }
 
+// TestIdleLaw: no job shrinks for capacity that is to stay idle, however much there is of it, and none grows into it.
+func TestIdleLaw(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		w := randomWorld(t)
+		w.reserved = []elastic.Reserved{{Amount: 1 << 40, Idle: true}}
+		for _, target := range w.decide(t, elastic.Config{Policy: "goodput", MaxPlacements: 1000}).Targets {
+			if target.Why == elastic.ForReserved || target.Why == elastic.Idle {
+				t.Fatalf("all that is free is to stay idle, and %+v", target)
+			}
+		}
+	})
+}
+
 // TestSteadyLaw: without any event, a job changes its size at most so often in an hour that it grows MaxMoves times. Under
 // goodput nothing changes any more once the longest horizon is over.
 func TestSteadyLaw(t *testing.T) {

@@ -16,6 +16,8 @@ type Reserved struct {
 	Amount vgpu.MilliGPU
 	// From is the Unix time in seconds from which the others need it. 0 stands for the present.
 	From int64
+	// Idle takes capacity that is free, and none that a job has: jobs do not grow into it, and none shrinks for it.
+	Idle bool
 }
 
 // Need is how many replicas others need from a time on, in Unix seconds.

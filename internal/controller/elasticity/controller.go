@@ -92,8 +92,8 @@ type Controller struct {
 	lengths     *lengths
 	// rigid are the objects of which an event said that their rate has no effect, as long as they have such pods.
 	rigid map[types.UID]bool
-	// unmade are the variants of fleets that wait for pods.
-	unmade  map[variantOf]since
+	// unmade are the variants of fleets whose replicas have no pods yet.
+	unmade  map[variantOf]unmadeWait
 	metrics *metricSet
 	now     func() time.Time
 }

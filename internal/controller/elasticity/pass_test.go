@@ -873,9 +873,9 @@ func TestLendsWhatFleetsNeedLater(t *testing.T) {
 	w.check("train", 2, "ForReserved")
 }
 
-// A fleet has just grown, and its Deployment has not made the pod of the new replica yet: the job does not take the GPU that the pod will need.
-// n1 has 8 GPUs, the job 4 of them, and the fleet 2.
-func TestFleetsReserveReplicasWithoutPods(t *testing.T) {
+// A fleet has just grown, and its Deployment has not made the pods of new replicas yet: the job does not take the GPUs that these will need. n1 has 8
+// GPUs, the job 4 of them, and the fleet 2.
+func TestFleetsKeepGPUsOfReplicasWithoutPods(t *testing.T) {
 	replica := func(i int) *v1.Pod {
 		p := member("bert", i)
 		p.Labels = map[string]string{"app": "bert"}
@@ -884,47 +884,54 @@ func TestFleetsReserveReplicasWithoutPods(t *testing.T) {
 	}
 	ended := replica(2)
 	ended.Status.Phase = v1.PodFailed
-	status := v1alpha1.FleetVariantStatus{Name: "a100", Replicas: 4, Ready: 2, Selector: "app=bert"}
 	first := []*v1.Pod{replica(0), replica(1)}
 	for _, tt := range []struct {
-		name   string
-		change func(*v1alpha1.FleetVariantStatus)
-		pods   []*v1.Pod
-		// at is the second of a later pass, 0 for none.
-		at      int
-		workers int32
-		reason  string
+		name     string
+		selector string
+		pods     []*v1.Pod
+		// replicas are what the fleet should have, at the seconds 0, 60 and so on.
+		replicas []int32
+		workers  int32
+		reason   string
 	}{
-		{"no pods yet", nil, first, 0, 4, "NoRoom"},
-		{"a pod that has ended is none", nil, append(slices.Clone(first), ended), 0, 4, "NoRoom"},
-		{"one of two pods", nil, append(slices.Clone(first), replica(2)), 0, 4, "NoRoom"},
-		{"a need to come counts once", func(s *v1alpha1.FleetVariantStatus) {
-			s.Replicas, s.Later = 2, []v1alpha1.FleetNeed{{From: metav1.NewTime(seconds(60)), Replicas: 4}}
-		}, append(slices.Clone(first), replica(2), replica(3)), 0, 4, "NoRoom"},
-		{"pods that never come", nil, first, 120, 6, "Idle"},
-		{"not quite never", nil, first, 119, 4, "NoRoom"},
-		{"the selector is unknown", func(s *v1alpha1.FleetVariantStatus) { s.Selector = "" }, first, 0, 6, "Idle"},
-		{"the selector is none", func(s *v1alpha1.FleetVariantStatus) { s.Selector = "=,=" }, first, 0, 6, "Idle"},
+		{"no pods yet", "app=bert", first, []int32{4}, 4, "NoRoom"},
+		{"a pod that has ended is none", "app=bert", append(slices.Clone(first), ended), []int32{4}, 4, "NoRoom"},
+		{"one of two pods", "app=bert", append(slices.Clone(first), replica(2)), []int32{4}, 4, "NoRoom"},
+		{"no job shrinks for them", "app=bert", first, []int32{99}, 4, "NoRoom"},
+		{"not for long yet", "app=bert", first, []int32{4, 4}, 4, "NoRoom"},
+		{"pods that never come", "app=bert", first, []int32{4, 4, 4}, 6, "Idle"},
+		{"pods that never come for a number that changes", "app=bert", first, []int32{4, 5, 4}, 6, "Idle"},
+		{"the selector is unknown", "", first, []int32{4}, 6, "Idle"},
+		{"the selector is none", "=,=", first, []int32{4}, 6, "Idle"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			fleet := &v1alpha1.InferenceFleet{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "bert", UID: "bert"}}
+			fleet := &v1alpha1.InferenceFleet{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "bert"}}
 			fleet.Spec.Variants = []v1alpha1.FleetVariant{{Name: "a100", GPUModel: testkit.A100.Name, Slots: 10}}
-			fleet.Status.Variants = []v1alpha1.FleetVariantStatus{status}
-			if tt.change != nil {
-				tt.change(&fleet.Status.Variants[0])
-			}
 			w := newWorld(t, 8, append(members(t, "train", 6, 4, 0), tt.pods...)...)
 			w.gangs.sizes[ref("train")] = []int{2, 4, 6}
 			w.options.Elastic.MaxMoves, w.options.Elastic.GiveBack, w.options.Fleets = 100, 120, w.objects
 			must.OK(t, w.objects.Create(t.Context(), targetOf("train", 2, 6, 4)))
 			must.OK(t, w.objects.Create(t.Context(), fleet))
-			w.pass(0)
-			if tt.at > 0 {
-				w.check("train", 4, "NoRoom")
-				w.pass(tt.at)
+			for i, replicas := range tt.replicas {
+				fleet.Status.Variants = []v1alpha1.FleetVariantStatus{{Name: "a100", Replicas: replicas, Ready: 2, Selector: tt.selector}}
+				must.OK(t, w.objects.Update(t.Context(), fleet))
+				w.pass(60 * i)
 			}
 			w.check("train", tt.workers, tt.reason)
 		})
+	}
+}
+
+// A tenant with many fleets, pods and a long selector uses up the comparisons of a pass, and its replicas count as made.
+func TestChecksOfReplicasAreBounded(t *testing.T) {
+	pods := make([]*v1.Pod, 1000)
+	for i := range pods {
+		pods[i] = &v1.Pod{}
+	}
+	u := &unmade{now: noon, patience: time.Minute, checks: 2500, waits: map[variantOf]unmadeWait{}, pods: map[string][]*v1.Pod{"ns": pods}}
+	s := &v1alpha1.FleetVariantStatus{Name: "a100", Replicas: 3, Selector: "app=bert,tier=web"}
+	if first, second := u.count("ns", "bert", s), u.count("ns", "gpt", s); first != 3 || second != 0 {
+		t.Errorf("within the bound %d replicas lack pods, beyond it %d; want 3 and 0", first, second)
 	}
 }
 
