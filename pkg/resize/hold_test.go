@@ -100,3 +100,13 @@ func TestPinLaw(t *testing.T) {
 		}
 	})
 }
+
+// A gang that is paused and of which nothing runs keeps its number: others must not get the GPUs that its members will need when they are back.
+func TestPausedKeepsItsNumber(t *testing.T) {
+	for _, running := range []int{0, 2, 8} {
+		v := &View{Sizes: []int{2, 4, 8}, Number: 4, Running: running, Paused: true}
+		if got, want := v.Kept(), max(4, running); got != want {
+			t.Errorf("with %d running members: %d, want %d", running, got, want)
+		}
+	}
+}

@@ -65,10 +65,10 @@ func (v *View) Size() int {
 // back; else its least number. While it is paused, members that run do not leave. Where an owner refuses the number, it is the size that its field still allows.
 func (v *View) Kept() int {
 	switch {
+	case v.Paused && v.Number > 0:
+		return elastic.SizeBelow(v.Sizes, max(v.Number, v.Running))
 	case v.Number == 0 || v.Running == 0:
 		return elastic.SizeBelow(v.Sizes, max(v.Running, 1))
-	case v.Paused:
-		return elastic.SizeBelow(v.Sizes, max(v.Number, v.Running))
 	case v.Owner != nil:
 		return elastic.SizeBelow(v.Sizes, min(v.Owner.Number, max(v.Size(), v.Running)))
 	}

@@ -181,8 +181,11 @@ func (d *decision) options(keep bool) []Option {
 		v := &d.fleet.Variants[i]
 		o := Option{Capacity: d.plan.Variants[i].Capacity, Cost: v.Cost, Least: v.Least, Most: v.Most}
 		switch {
-		case v.Fixed != "" || v.Fails:
+		case v.Fixed != "":
 			o.Least, o.Most = v.Wanted, v.Wanted
+		case v.Fails:
+			o.Least = min(max(v.Wanted, v.Least), v.Most)
+			o.Most = o.Least
 		case keep:
 			o.Least = min(max(v.Wanted, v.Least), v.Most)
 		}

@@ -192,6 +192,9 @@ func TestSafeDecisionsStand(t *testing.T) {
 			f.Variants[1].Ready, f.Variants[1].Warm = 0, 0
 		}, NoMetrics, []int{3, 4}, []float64{1, 0}},
 		"one answers errors": {func(f *Fleet, _ *Seen, _ *Memory) { f.Variants[1].Fails = true }, Steady, []int{3, 4}, []float64{1, 0}},
+		"one answers errors, and its user wants 2": {func(f *Fleet, _ *Seen, _ *Memory) {
+			f.Variants[1].Fails, f.Variants[1].Least, f.Variants[1].Most = true, 2, 2
+		}, Steady, []int{3, 2}, []float64{1, 0}},
 		"all answer errors": {func(f *Fleet, _ *Seen, _ *Memory) {
 			f.Variants[0].Fails, f.Variants[1].Fails = true, true
 		}, AllFail, []int{3, 4}, []float64{0, 0}},

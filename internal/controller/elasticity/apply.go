@@ -146,7 +146,7 @@ func (p *pass) resize(ctx context.Context, d *decision) error {
 				state.Step(resize.Untold{ID: e.ID}, p.now)
 			}
 		case resize.Withdraw:
-			err = p.tell(ctx, pods[e.ID], "", d.beside())
+			err = p.tell(ctx, pods[e.ID], "", besideIn(pods[e.ID]))
 		case resize.Evict:
 			if untold[e.ID] {
 				continue

@@ -5,6 +5,7 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/tandem-gpu/tandem/pkg/api/v1alpha1"
 	"github.com/tandem-gpu/tandem/pkg/contest"
@@ -14,8 +15,10 @@ import (
 // serversNumber is what has become of the number of parameter servers that the controller wrote.
 type serversNumber struct {
 	contest.Number
-	// wish is what the members said when the number was first read. Another wish is tried at once.
+	// wish is what the members said when the number was first read, and of the object that has it. Another wish, and another object of the name,
+	// is tried at once.
 	wish string
+	of   types.UID
 	// before is the generation of the object that the last write changed, 0 for none.
 	before int64
 	// said tells a contest.
@@ -38,11 +41,16 @@ func (p *pass) readServers(g *elasticGang, n *serversNumber) {
 		return
 	}
 	said := g.all[0].Annotations
-	if wish := said[v1alpha1.AnnotationElasticRate] + " " + said[v1alpha1.AnnotationElasticServers]; n.wish != wish || g.target == nil {
+	wish := said[v1alpha1.AnnotationElasticRate] + " " + said[v1alpha1.AnnotationElasticServers]
+	if n.wish != wish || n.of != t.uid || g.target == nil {
 		first := n.wish == ""
-		if *n = (serversNumber{wish: wish}); first {
+		if *n = (serversNumber{wish: wish, of: t.uid}); first {
 			n.resume(g.target)
 		}
+	}
+	if g.paused { // its user may scale the servers
+		*n = serversNumber{wish: wish, of: t.uid}
+		return
 	}
 	if n.isUnseen(t) || !n.Read(t.replicas, 0, p.now) {
 		return

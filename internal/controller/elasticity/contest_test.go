@@ -114,3 +114,44 @@ func TestServersReadLate(t *testing.T) {
 		t.Errorf("condition %+v, patches %q", c, w.patches)
 	}
 }
+
+// TestServersMadeAnew: the object of the servers is deleted and made anew with one server and its first generation. The controller scales it as it did before.
+func TestServersMadeAnew(t *testing.T) {
+	w := newServerWorld(t, wants("160", members(t, "train", 8, 4, 0)), 1)
+	w.setServers(1, 1)
+	w.pass(0)
+	w.setServers(2, 2)
+	w.pass(10)
+	set := serverSet(1)
+	set.UID, set.Generation = "another", 1
+	must.OK(t, w.kube.Tracker().Update(appsv1.SchemeGroupVersion.WithResource("statefulsets"), set, "ns"))
+	w.look()
+	before := len(w.patches)
+	w.pass(20)
+	w.same("writes", before+1, len(w.patches))
+}
+
+// TestServersInAPause: its user scales the servers of a gang that is paused, which is no contest afterwards. An annotation that is not legal does not make the rate so.
+func TestServersInAPause(t *testing.T) {
+	w := newServerWorld(t, wants("160", members(t, "train", 8, 4, 0)), 1)
+	w.setServers(1, 1)
+	w.pass(0)
+	w.setServers(2, 2)
+	w.pass(10)
+	reached := w.condition()
+	w.hold("three")
+	w.pass(20)
+	w.same("with an annotation that is not legal", reached, w.condition())
+	w.hold("paused")
+	w.setServers(1, 3)
+	w.pass(30)
+	w.hold("")
+	for i := range 3 {
+		w.pass(40 + 20*i)
+		w.setServers(2, int64(4+2*i))
+		w.pass(50 + 20*i)
+	}
+	if c := w.condition(); c.Reason != reasonReached {
+		t.Errorf("after the pause: %+v", c)
+	}
+}

@@ -154,8 +154,10 @@ func (d *decision) status(m *memory, now time.Time) v1alpha1.ElasticTargetStatus
 		s.ResizeSeconds = new(int32(min(m.learner.Pause+.5, 1<<30)))
 	}
 	s.Rates = ratesIn(&m.learner)
-	setCondition(&s, v1alpha1.ConditionResizable, d.resizable.yes, d.resizable.reason, d.resizable.message, stamp)
-	meta.FindStatusCondition(s.Conditions, v1alpha1.ConditionResizable).ObservedGeneration = d.resizable.generation
+	if !d.paused || !remembers(&s) {
+		setCondition(&s, v1alpha1.ConditionResizable, d.resizable.yes, d.resizable.reason, d.resizable.message, stamp)
+		meta.FindStatusCondition(s.Conditions, v1alpha1.ConditionResizable).ObservedGeneration = d.resizable.generation
+	}
 	admitted, why := d.admitted()
 	if kept := m.size.Kept(); !admitted && kept != "" {
 		why += "; " + kept

@@ -638,6 +638,13 @@ func TestWorkerCompletedBeforeARestart(t *testing.T) {
 	w.pass(10)
 	w.check("train", 8, reasonFixed)
 	w.same("notices", map[string]string{}, w.notices())
+	w.hold("paused")
+	w.pass(12)
+	w.check("train", 8, reasonPaused)
+	w.start()
+	w.hold("")
+	w.pass(14)
+	w.check("train", 8, reasonFixed)
 	for _, p := range members(t, "train", 8, 8, 0) {
 		p.CreationTimestamp = metav1.NewTime(seconds(15))
 		w.put(p)

@@ -9,6 +9,7 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
@@ -26,7 +27,8 @@ type tuning struct {
 	// replicas is the number of servers that their object should have, ready how many are ready. Both are 0 for a gang
 	// without servers.
 	replicas, ready int
-	// generation is that of their object, and contested says that somebody else writes its number back, "" where nobody does.
+	// uid and generation are those of their object, and contested says that somebody else writes its number back, "" where nobody does.
+	uid        types.UID
 	generation int64
 	contested  string
 	// template is what one server is made from.
@@ -93,17 +95,17 @@ func (l *listers) autoscalerOf(namespace, kind, name string) string {
 func (l *listers) readServers(t *tuning, g *elasticGang) {
 	var replicas *int32
 	var ready int32
-	var generation int64
+	var object metav1.ObjectMeta
 	var template *v1.PodTemplateSpec
 	var of string
 	if t.Servers.Kind == "StatefulSet" {
 		if set, err := l.statefulSets.StatefulSets(g.Namespace).Get(t.Servers.Name); err == nil {
 			replicas, ready, template, of = set.Spec.Replicas, set.Status.ReadyReplicas, &set.Spec.Template, set.Labels[v1alpha1.LabelGang]
-			generation = set.Generation
+			object = set.ObjectMeta
 		}
 	} else if d, err := l.deployments.Deployments(g.Namespace).Get(t.Servers.Name); err == nil {
 		replicas, ready, template, of = d.Spec.Replicas, d.Status.ReadyReplicas, &d.Spec.Template, d.Labels[v1alpha1.LabelGang]
-		generation = d.Generation
+		object = d.ObjectMeta
 	}
 	switch {
 	case template == nil:
@@ -114,7 +116,7 @@ func (l *listers) readServers(t *tuning, g *elasticGang) {
 		t.reason = reasonServersNotGiven
 		t.problem = fmt.Sprintf("%s %s does not have the label %s: %s, by which its owner lets the controller scale it for this gang", t.Servers.Kind, t.Servers.Name, v1alpha1.LabelGang, g.Name)
 	}
-	t.replicas, t.ready, t.template, t.generation = 1, int(ready), &template.Spec, generation
+	t.replicas, t.ready, t.template, t.uid, t.generation = 1, int(ready), &template.Spec, object.UID, object.Generation
 	if replicas != nil {
 		t.replicas = int(*replicas)
 	}
@@ -313,6 +315,9 @@ func (d *decision) tuningStatus(s *v1alpha1.ElasticTargetStatus, now metav1.Time
 		}
 	}
 	if t.choice == nil {
+		if t.problem == "" && meta.FindStatusCondition(s.Conditions, v1alpha1.ConditionRateReached) != nil {
+			return // the gang has a problem that is not of the rate: the last word on that stands
+		}
 		reason := cmp.Or(t.reason, reasonInvalidRate)
 		setCondition(s, v1alpha1.ConditionRateReached, false, reason, cmp.Or(t.problem, d.problem, "the gang has a problem"), now)
 		return

@@ -10,6 +10,8 @@ import (
 	"github.com/tandem-gpu/tandem/internal/controller/sizefield"
 	"github.com/tandem-gpu/tandem/pkg/contest"
 	"github.com/tandem-gpu/tandem/pkg/resize"
+
+	v1 "k8s.io/api/core/v1"
 )
 
 // mayWrite is for a gang whose size is written into the object that makes the members. The controller of that object makes and deletes them.
@@ -88,7 +90,18 @@ func (p *pass) notTaken(d *decision, err error) bool {
 // beside returns the annotations that go with the notice to a member.
 func (d *decision) beside() map[string]string {
 	if o := d.resizable.owner; o != nil && o.Leave == sizefield.Cheapest {
-		return map[string]string{sizefield.CostAnnotation: "-1000000"}
+		return map[string]string{sizefield.CostAnnotation: leavesFirst}
+	}
+	return nil
+}
+
+// leavesFirst is the cost of the deletion of a member with a notice: that of no other pod of its owner is as low.
+const leavesFirst = "-1000000"
+
+// besideIn returns the annotations that went with the notice to a member. The owner that asked for them may have changed since, or be left alone.
+func besideIn(pod *v1.Pod) map[string]string {
+	if pod.Annotations[sizefield.CostAnnotation] == leavesFirst {
+		return map[string]string{sizefield.CostAnnotation: ""}
 	}
 	return nil
 }

@@ -616,6 +616,12 @@ func TestFieldsDeletionCost(t *testing.T) {
 	w.drop(rigid(t)...)
 	w.pass(3)
 	w.same("costs", `"" "" "" "" `, costs())
+	w.put(rigid(t)...)
+	w.pass(20)
+	w.same("costs", `"" "" "-1000000" "-1000000" `, costs())
+	w.hold("paused") // its owner is not read then
+	w.pass(22)
+	w.same("costs", `"" "" "" "" `, costs())
 }
 
 // Somebody who writes the field back sees two changes, then none for half an hour, and the condition and one event say so. Another process knows it.

@@ -3,12 +3,14 @@ package elasticity
 import (
 	"fmt"
 	"math"
+	"slices"
 	"strconv"
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/tandem-gpu/tandem/internal/controller/sizefield"
 	"github.com/tandem-gpu/tandem/pkg/api/v1alpha1"
 	"github.com/tandem-gpu/tandem/pkg/elastic"
 )
@@ -50,8 +52,12 @@ const maxMessage = 32768
 // setCondition sets a condition, with the time of its status and its reason. By this time a new process knows how long it leaves alone what somebody
 // else changes back, and whether a worker of these members completed.
 func setCondition(s *v1alpha1.ElasticTargetStatus, kind string, yes bool, reason, message string, now metav1.Time) {
-	if c := meta.FindStatusCondition(s.Conditions, kind); c != nil && c.Reason != reason {
+	switch c := meta.FindStatusCondition(s.Conditions, kind); {
+	case c == nil:
+	case c.Reason != reason:
 		c.Status = "" // else a new reason alone would keep the time
+	case reason == reasonOtherWriter:
+		now = c.LastTransitionTime // a rate that is reached now and then does not make the contest begin anew
 	}
 	status := metav1.ConditionFalse
 	if yes {
@@ -60,6 +66,12 @@ func setCondition(s *v1alpha1.ElasticTargetStatus, kind string, yes bool, reason
 	meta.SetStatusCondition(&s.Conditions, metav1.Condition{
 		Type: kind, Status: status, Reason: reason, Message: message[:min(len(message), maxMessage)], LastTransitionTime: now,
 	})
+}
+
+// remembers reports whether the condition Resizable says what a later process has to know of the owner, also after a pause.
+func remembers(s *v1alpha1.ElasticTargetStatus) bool {
+	c := meta.FindStatusCondition(s.Conditions, v1alpha1.ConditionResizable)
+	return c != nil && slices.Contains([]string{reasonWorkerCompleted, sizefield.ChangeRefused, reasonNotFollowed, reasonOtherWriter}, c.Reason)
 }
 
 // maxRates bounds the learned rates in a status: the schema allows no more. Those of the fewest workers stay.

@@ -4,6 +4,8 @@ import (
 	"testing"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
 	"github.com/tandem-gpu/tandem/pkg/api/v1alpha1"
 	"github.com/tandem-gpu/tandem/test/must"
 )
@@ -88,6 +90,21 @@ func TestPin(t *testing.T) {
 	w.settle(10 * time.Minute)
 	if w.replicas["bert-a100"] != 1 || w.replicas["bert-t4"] != 0 {
 		t.Errorf("both are pinned: %v", w.replicas)
+	}
+}
+
+// A fleet that cannot be sized needs nothing later: elastic jobs have the GPUs that it does not use.
+func TestIllegalHoldReservesNothing(t *testing.T) {
+	w := newWorld(t)
+	w.arrive("20")
+	w.settle(time.Minute)
+	f := w.fleet("bert")
+	f.Status.Variants[0].Later = []v1alpha1.FleetNeed{{From: metav1.NewTime(noon), Replicas: 9}}
+	must.OK(t, w.objects.Status().Update(t.Context(), f))
+	w.hold("a100=99")
+	w.pass()
+	if later := w.fleet("bert").Status.Variants[0].Later; later != nil {
+		t.Errorf("it needs %v", later)
 	}
 }
 

@@ -52,6 +52,9 @@ func (v *visit) undeclared(problem *refusal) *v1alpha1.InferenceFleetStatus {
 	s := v.object.Status.DeepCopy()
 	s.ObservedGeneration, s.Reason, s.Message = v.object.Generation, problem.reason, problem.message
 	v.setConditions(s, said(v1alpha1.ConditionFleetReady, problem, "", ""))
+	for i := range s.Variants {
+		s.Variants[i].Later = nil // it does not grow
+	}
 	for _, kind := range []string{v1alpha1.ConditionMeasured, v1alpha1.ConditionPromiseKept, v1alpha1.ConditionRouted, v1alpha1.ConditionScaled, v1alpha1.ConditionPrioritized} {
 		v.setConditions(s, condition{kind, metav1.ConditionUnknown, problem.reason, "the fleet cannot be sized as it is declared: see the condition Ready"})
 	}
