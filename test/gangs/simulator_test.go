@@ -21,6 +21,7 @@ import (
 	"k8s.io/kubernetes/pkg/scheduler/framework"
 
 	"github.com/tandem-gpu/tandem/internal/cluster/kube"
+	workers "github.com/tandem-gpu/tandem/pkg/elastic"
 	"github.com/tandem-gpu/tandem/pkg/gang"
 	"github.com/tandem-gpu/tandem/pkg/placement"
 	"github.com/tandem-gpu/tandem/pkg/sim"
@@ -37,6 +38,10 @@ type chapters struct {
 	seed  uint64
 	nodes []step
 	teams []step
+	// beat is the time between two arrivals.
+	beat time.Duration
+	// elastic: some gangs are elastic, and the controller runs.
+	elastic bool
 }
 
 // beat is the time between two arrivals. The scheduler tries waiting pods again within it: its longest pause is shorter.
@@ -46,7 +51,7 @@ const beat = 100 * time.Second
 func compose(seed uint64, preempting bool) *chapters {
 	random := rand.New(rand.NewPCG(seed, 1))
 	one := func(words ...string) string { return words[random.IntN(len(words))] }
-	c := &chapters{seed: seed}
+	c := &chapters{seed: seed, beat: beat}
 	gpus := 0
 	for i := range 1 + random.IntN(4) {
 		count := one("1", "2", "4", "4", "8")
@@ -161,10 +166,11 @@ func (c *chapters) scheduled(t *testing.T) (pictures []picture, log []string) {
 		ctx, cancel := context.WithCancel(klog.NewContext(t.Context(), logr.Discard()))
 		defer cancel()
 		k := production(false)
-		k.simulated = true
+		k.simulated, k.elastic = true, c.elastic
 		w := newWorld(ctx, k)
 		must.OK(t, w.start())
 		defer func() { w.sched.stop() }()
+		must.OK(t, w.startController())
 		for _, s := range c.nodes {
 			must.OK(t, w.node(s))
 		}
@@ -174,7 +180,7 @@ func (c *chapters) scheduled(t *testing.T) (pictures []picture, log []string) {
 			w.api.say("> %s", s)
 			must.OK(t, verbs[s.verb](w, s))
 			w.rest(pause)
-			w.rest(beat - 2*pause)
+			w.rest(c.beat - 2*pause)
 			pictures = append(pictures, w.picture())
 			w.rest(pause)
 		}
@@ -215,6 +221,7 @@ func (c *chapters) simulated(t *testing.T) (pictures []picture, h *sim.History) 
 		Policy: policy, Queue: sim.Skip, Labels: map[string]map[string]string{},
 		Gangs:      sim.GangConfig{MaxDomains: 32, Drains: gang.AllDrains, DrainAfter: drainAfter, DrainTimeout: drainTimeout},
 		Preemption: sim.PreemptionConfig{Policy: sim.PreemptTandem, Grace: grace, MaxSteps: 4096},
+		Elastic:    sim.ElasticConfig{Every: passEvery, Notice: notice, AdmitWithin: admitWithin},
 	}
 	for _, at := range c.nodes {
 		h := hostOf(at)
@@ -227,16 +234,16 @@ func (c *chapters) simulated(t *testing.T) (pictures []picture, h *sim.History) 
 		s.Labels[h.name] = h.node().Labels
 	}
 	for i, at := range c.teams {
-		s.Jobs = append(s.Jobs, jobsOf(t, at, time.Duration(i)*beat)...)
+		s.Jobs = append(s.Jobs, jobsOf(t, at, time.Duration(i)*c.beat)...)
 	}
 	h, err = sim.Run(s)
 	must.OK(t, err)
 	for i := range c.teams {
-		m, err := h.MapAt(time.Duration(i+1)*beat - 2*pause)
+		m, err := h.MapAt(time.Duration(i+1)*c.beat - 2*pause)
 		must.OK(t, err)
 		seen := picture{places: placesOn(&m)}
 		for _, x := range h.Preemptions {
-			if x.At < time.Duration(i)*beat || x.At >= time.Duration(i+1)*beat {
+			if x.At < time.Duration(i)*c.beat || x.At >= time.Duration(i+1)*c.beat {
 				continue
 			}
 			for _, job := range slices.Concat(x.Evicted...) {
@@ -283,6 +290,13 @@ func jobsOf(t *testing.T, s step, at time.Duration) []sim.Job {
 			wishes.Preferred = []string{v1.LabelHostname} // as in gangArgs
 		}
 		group = &sim.Gang{Name: namespace + "/" + s.name, Wishes: wishes}
+		if sizes := s.options["elastic"]; sizes != "" {
+			numbers, legal := workers.ParseSizes(sizes, members)
+			if !legal {
+				t.Fatalf("the sizes %q are not legal", sizes)
+			}
+			group.Elastic = &sim.Elastic{Sizes: numbers}
+		}
 	}
 	for i := range all {
 		name := s.name
@@ -332,15 +346,20 @@ type comparison struct {
 // once in half a second, and the simulator at once: which of two gangs is due first can depend on that.
 const mostUnlike = 5
 
-// compare plays random workloads through both, each until they differ.
-func compare(t *testing.T, preempting bool) (all comparison) {
-	t.Helper()
-	t.Parallel()
+// workloadCount returns how many workloads a test plays.
+func workloadCount() int {
 	count := (min(*histories, perProcess) + historiesPerWorkload - 1) / historiesPerWorkload
 	if racedetector.On {
 		count = min(count, raceWorkloads)
 	}
-	for i := range count {
+	return count
+}
+
+// compare plays random workloads through both, each until they differ.
+func compare(t *testing.T, preempting bool) (all comparison) {
+	t.Helper()
+	t.Parallel()
+	for i := range workloadCount() {
 		c := compose(*seed+uint64(i), preempting)
 		want, h := c.simulated(t)
 		got, log := c.scheduled(t)
@@ -355,7 +374,7 @@ func compare(t *testing.T, preempting bool) (all comparison) {
 				continue
 			}
 			all.unlike++
-			t.Logf("workload of seed %d, beat %d at %v:\nsimulator: %v\nscheduler: %v\n%s%s", c.seed, k, time.Duration(k)*beat, want[k], got[k], c, strings.Join(log, "\n"))
+			t.Logf("workload of seed %d, beat %d at %v:\nsimulator: %v\nscheduler: %v\n%s%s", c.seed, k, time.Duration(k)*c.beat, want[k], got[k], c, strings.Join(log, "\n"))
 			break
 		}
 	}
