@@ -66,6 +66,23 @@ func ofInstallation() []fault {
 		}},
 		{"NoLeader", "the lease has no holder", func(w *world) { of[*coordination.Lease](w, scheduler).Spec.HolderIdentity = ptr.To("") }},
 		{"NoLeader", "there is no lease", func(w *world) { remove[*coordination.Lease](w, scheduler) }},
+		{"SeveralSchedulers", "leaderElect: false", func(w *world) {
+			remove[*coordination.Lease](w, scheduler)
+			bound(w, "train", now.Add(-time.Minute))
+		}},
+		{"SeveralSchedulers", "leaderElect: false after an election", func(w *world) {
+			old := metav1.NewMicroTime(now.Add(-time.Hour))
+			of[*coordination.Lease](w, scheduler).Spec.RenewTime = &old
+			bound(w, "train", now.Add(-time.Minute))
+		}},
+		{"SeveralSchedulers", "an argument", func(w *world) {
+			of[*apps.Deployment](w, scheduler).Spec.Template.Spec.Containers[0].Args = []string{"--leader-elect=false"}
+		}},
+		{"NoLeader", "a pod was bound before the lease was left", func(w *world) {
+			old := metav1.NewMicroTime(now.Add(-time.Hour))
+			of[*coordination.Lease](w, scheduler).Spec.RenewTime = &old
+			bound(w, "train", now.Add(-time.Hour))
+		}},
 		{"ImagesDiffer", "an older controller", func(w *world) {
 			of[*apps.Deployment](w, "tandem-controller").Spec.Template.Spec.Containers[0].Image = "registry.example.com:5000/tandem-controller:v0.1.0@sha256:00"
 		}},
@@ -114,6 +131,12 @@ func ofPolicies() []fault {
 			of[*v1.Namespace](w, "team-a").Labels = map[string]string{"tandem-gpu.io/host-access": "allowed"}
 		}},
 	}
+}
+
+// bound says when the scheduler bound a pod.
+func bound(w *world, name string, at time.Time) {
+	p := of[*v1.Pod](w, name)
+	p.Status.Conditions = append(p.Status.Conditions, v1.PodCondition{Type: v1.PodScheduled, Status: v1.ConditionTrue, LastTransitionTime: metav1.NewTime(at)})
 }
 
 // elsewhere is a pod of one of Tandem's programs in another namespace.

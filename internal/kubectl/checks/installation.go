@@ -197,7 +197,7 @@ func replicasMissing(f *Facts) []hit {
 
 func noLeader(f *Facts) []hit {
 	d := f.deployment(f.Scheduler)
-	if d == nil || d.Status.AvailableReplicas == 0 {
+	if d == nil || d.Status.AvailableReplicas == 0 || len(severalSchedulers(f)) > 0 {
 		return nil
 	}
 	object := fmt.Sprintf("Lease/%s/%s", f.Namespace, f.Scheduler)
