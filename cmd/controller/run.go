@@ -33,6 +33,7 @@ import (
 	"github.com/tandem-gpu/tandem/internal/controller/fleets"
 	"github.com/tandem-gpu/tandem/internal/controller/notebooks"
 	"github.com/tandem-gpu/tandem/internal/controller/placeable"
+	"github.com/tandem-gpu/tandem/internal/controller/refusals"
 	"github.com/tandem-gpu/tandem/internal/version"
 	"github.com/tandem-gpu/tandem/pkg/api/v1alpha1"
 )
@@ -189,6 +190,12 @@ func (s *settings) addFeatures(ctx context.Context, m manager.Manager, config *r
 	gone := absence.New(absence.Options{Informers: with.informers, Client: m.GetClient(), Now: with.now})
 	if err := with.add("absence", gone); err != nil {
 		return fmt.Errorf("watch for agents that are gone: %w", err)
+	}
+	refused := refusals.New(refusals.Options{
+		Informers: with.informers, Kube: with.kube, Recorder: m.GetEventRecorder("tandem-controller"), Now: with.now,
+	})
+	if err := with.add("refusals", refused); err != nil {
+		return fmt.Errorf("watch for pods whose start is refused: %w", err)
 	}
 	with.informers.StartWithContext(ctx)
 	return nil

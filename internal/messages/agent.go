@@ -7,7 +7,7 @@ var containerStarts = Section{
 	Rows: []Row{
 		{"NoAssignment", "", "The pod has no assignment: another scheduler bound it, or a user did.", "Create the pod again with `schedulerName: tandem-scheduler`."},
 		{"AssignmentMismatch", "create the pod again", "The assignment is not one that the scheduler wrote for this pod on this node, or it does not suit the node any more.", "Create the pod again, without the annotation `tandem-gpu.io/assignment`."},
-		{"AssignmentChanged", "the annotation … changed after the pod was started; create the pod again", "Somebody changed the assignment of a running pod.", "Create the pod again; see [who may do what](../guides/security.md)."},
+		{"AssignmentChanged", "the annotation … changed after the pod was started", "Somebody changed the assignment of a running pod.", "Create the pod again; see [who may do what](../guides/security.md)."},
 		{"OverCapacity", "carries more than its … slots since its configuration changed", "The device has more shares than slots, since `slots` of the agent's configuration became smaller.", "The container starts when enough pods of the device have ended; or create the pod again."},
 		{"DeviceUnhealthy", "takes no work now", "The device became unhealthy between the scheduler's decision and the start.", "The container starts when the device has recovered; delete the pod to have it placed elsewhere."},
 		{"MPSNotReady", "MPS of device … is not ready", "The MPS daemon of the device does not answer yet.", "Wait; if it lasts, see [TandemMPSDown](../runbooks.md#tandemmpsdown)."},

@@ -173,6 +173,15 @@ var notebookEvents = Section{
 	},
 }
 
+var refusedStarts = Section{
+	Title:    "Events of pods whose start is refused",
+	Where:    "Events of the pod, written by the controller.",
+	Packages: []string{"internal/controller/refusals"},
+	Rows: []Row{
+		{"StartRefused", "it is evicted, so that its … makes another one · it is not evicted, since …", "The agent of the node has refused for two minutes to start the pod, and the text has its reason.", "Nothing, where the pod is evicted and the next one runs. Delete one that stays; see [a start that the agent refuses](../debugging.md#a-start-that-the-agent-refuses)."},
+	},
+}
+
 var admissionChecks = Section{
 	Title:    "Kueue's AdmissionChecks: condition Active",
 	Where:    "`kubectl get admissioncheck NAME -o yaml`, written by the controller with the feature `placeable`.",

@@ -26,6 +26,6 @@ func Sections() []Section {
 	return []Section{
 		schedulerEvents, preemptionEvents, shareRefusals, gangRefusals, preemptionRefusals, containerStarts,
 		nodeReady, devicesHealthy, deviceReasons, monitored, podsKnown, profiles,
-		elasticEvents, elasticTargets, resizable, rateReached, fleetReasons, fleetConditions, notebookEvents, admissionChecks,
+		elasticEvents, elasticTargets, resizable, rateReached, fleetReasons, fleetConditions, notebookEvents, refusedStarts, admissionChecks,
 	}
 }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/tandem-gpu/tandem/internal/agent/allocation"
 	"github.com/tandem-gpu/tandem/internal/agent/podsource"
+	"github.com/tandem-gpu/tandem/internal/cluster/kube"
 	"github.com/tandem-gpu/tandem/pkg/vgpu"
 )
 
@@ -35,7 +36,7 @@ func (b *Binder) admit(ctx context.Context, pod *v1.Pod, a vgpu.Assignment) erro
 		}
 	}
 	if err := ledger.Add(a); err != nil {
-		return refuse(reasonOverCapacity, "the assignment does not fit beside the pods that run: %v; create the pod again", err)
+		return refuse(reasonOverCapacity, "the assignment does not fit beside the pods that run: %v"+kube.CreateAgain, err)
 	}
 	return nil
 }

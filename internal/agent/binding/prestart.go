@@ -130,17 +130,17 @@ func (b *Binder) check(r resolved) (vgpu.Assignment, error) {
 		return a, refuse(reasonMismatch, "the annotation %s is not one that the Tandem scheduler wrote for this pod: %v; create the pod again without it", v1alpha1.AnnotationAssignment, err)
 	}
 	if a.Node != b.Node {
-		return a, refuse(reasonMismatch, "the assignment is for node %s, this is %s", a.Node, b.Node)
+		return a, refuse(reasonMismatch, "the assignment is for node %s, this is %s"+kube.CreateAgain, a.Node, b.Node)
 	}
 	if g, ok := b.Records.Grant(string(r.pod.UID)); ok && g.Assignment != r.pod.Annotations[v1alpha1.AnnotationAssignment] {
-		return a, refuse(reasonChanged, "the annotation %s changed after the pod was started; create the pod again", v1alpha1.AnnotationAssignment)
+		return a, refuse(reasonChanged, "the annotation %s changed after the pod was started"+kube.CreateAgain, v1alpha1.AnnotationAssignment)
 	}
 	devices, err := b.devices()
 	if err != nil {
 		return a, err
 	}
 	if err := kube.CheckAssignment(a, devices); err != nil {
-		return a, refuse(reasonMismatch, "the assignment does not suit the node: %v; create the pod again", err)
+		return a, refuse(reasonMismatch, "the assignment does not suit the node: %v"+kube.CreateAgain, err)
 	}
 	if err := proportional(r.pod, a, devices); err != nil {
 		return a, err
@@ -183,7 +183,7 @@ func proportional(pod *v1.Pod, a vgpu.Assignment, devices []vgpu.Device) error {
 			}
 			share, no := c.On(&devices[j], 0, 0)
 			if no != nil || share.Memory != given.Share.Memory {
-				return refuse(reasonMismatch, "the assignment gives container %s %d bytes of device memory, its request is worth %d; create the pod again",
+				return refuse(reasonMismatch, "the assignment gives container %s %d bytes of device memory, its request is worth %d"+kube.CreateAgain,
 					c.Name, given.Share.Memory, share.Memory)
 			}
 		}
@@ -195,10 +195,10 @@ func proportional(pod *v1.Pod, a vgpu.Assignment, devices []vgpu.Device) error {
 func slotsAgree(a vgpu.Assignment, h allocation.Holding) error {
 	c := containerOf(a, h.Container)
 	if c == nil {
-		return refuse(reasonMismatch, "the assignment does not name container %s; create the pod again", h.Container)
+		return refuse(reasonMismatch, "the assignment does not name container %s"+kube.CreateAgain, h.Container)
 	}
 	if want := Tokens(c); want != len(h.IDs) {
-		return refuse(reasonMismatch, "the assignment gives container %s %d slots, the kubelet handed out %d; create the pod again",
+		return refuse(reasonMismatch, "the assignment gives container %s %d slots, the kubelet handed out %d"+kube.CreateAgain,
 			h.Container, want, len(h.IDs))
 	}
 	return nil
@@ -243,7 +243,7 @@ func (b *Binder) gate(ctx context.Context, a vgpu.Assignment, starting []allocat
 		for _, id := range c.Devices {
 			d := inventory.Find(list, string(id))
 			if d == nil { // since the check
-				return refuse(reasonMismatch, "the node has no device %s any more; create the pod again", id)
+				return refuse(reasonMismatch, "the node has no device %s any more"+kube.CreateAgain, id)
 			}
 			if d.Sick != nil {
 				return refuse(reasonSick, "device g%d (%s) takes no work now: %v; the container starts when the device has recovered, or delete the pod to have it placed elsewhere", d.Index, d.ID, d.Sick)

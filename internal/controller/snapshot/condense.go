@@ -10,6 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/tandem-gpu/tandem/internal/cluster/kube"
 	"github.com/tandem-gpu/tandem/pkg/api/v1alpha1"
 )
 
@@ -91,6 +92,9 @@ func condensePod(p *v1.Pod) *v1.Pod {
 		}
 	}
 	out.Status.ContainerStatuses = condenseEnd(&p.Status)
+	if why, _ := kube.RefusedStart(p); why != "" {
+		out.Status.InitContainerStatuses, out.Status.ContainerStatuses = p.Status.InitContainerStatuses, p.Status.ContainerStatuses
+	}
 	return out
 }
 

@@ -15,6 +15,7 @@ import (
 	"github.com/tandem-gpu/tandem/internal/controller/fleets"
 	"github.com/tandem-gpu/tandem/internal/controller/notebooks"
 	"github.com/tandem-gpu/tandem/internal/controller/placeable"
+	"github.com/tandem-gpu/tandem/internal/controller/refusals"
 	"github.com/tandem-gpu/tandem/internal/metrics"
 	"github.com/tandem-gpu/tandem/internal/scheduler/snapshots"
 	"github.com/tandem-gpu/tandem/internal/shadow/families"
@@ -64,6 +65,10 @@ func sections() []metrics.Section {
 		Title:    "Notebooks",
 		Text:     "What the controller sees of notebooks and does with them, beside its other metrics.",
 		Families: notebooks.Families(),
+	}, metrics.Section{
+		Title:    "Starts that are refused",
+		Text:     "What the controller does with pods that an agent does not let start, beside its other metrics ([decision](../decisions/0054-starts-that-are-refused.md)).",
+		Families: refusals.Families(),
 	}, metrics.Section{
 		Title:    "Kueue's AdmissionChecks",
 		Text:     "What the controller answers Kueue, where its feature placeable is on, beside its other metrics ([guide](../guides/kueue.md)).",
