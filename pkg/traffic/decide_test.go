@@ -26,6 +26,8 @@ type loop struct {
 	plan   *Plan
 	// every is the time between two decisions.
 	every time.Duration
+	// left is what a cap leaves, nil without one.
+	left *Left
 	// late counts the decisions at which the promise was broken, by the prediction of what really is.
 	late int
 }
@@ -71,7 +73,7 @@ func (l *loop) step(rate float64) error {
 	if seen.Latency = seconds(worst); seen.Latency > l.fleet.Promise.Within || rate > 0 && !served {
 		l.late++
 	}
-	plan, memory, err := Decide(&l.fleet, seen, l.memory, Config{Interval: l.every})
+	plan, memory, err := Decide(&l.fleet, seen, l.memory, Config{Interval: l.every, Left: l.left})
 	if err != nil {
 		return err
 	}
