@@ -5,6 +5,7 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 
+	"github.com/tandem-gpu/tandem/internal/cluster/kube"
 	"github.com/tandem-gpu/tandem/internal/cluster/workloads"
 	"github.com/tandem-gpu/tandem/pkg/api/config"
 	"github.com/tandem-gpu/tandem/pkg/api/v1alpha1"
@@ -66,7 +67,7 @@ func (s *state) size(pod *v1.Pod, r *vgpu.Request, w *workloads.Workload, offers
 	}
 	variants, unreachable := rates.Variants(wanted, offers)
 	if unreachable != nil {
-		return true, workloads.RateError(pod, unreachable)
+		return true, withUnusable(workloads.RateError(pod, unreachable), w, offers)
 	}
 	r.Variants, err = s.charged(pod, v1alpha1.AnnotationRate, wanted, variants, offers)
 	return true, err
@@ -111,9 +112,17 @@ func (s *state) sizeByLatency(pod *v1.Pod, r *vgpu.Request, w *workloads.Workloa
 	}
 	variants, unreachable := latencies.Variants(wanted, offers)
 	if unreachable != nil {
-		return workloads.LatencyError(pod, unreachable)
+		return withUnusable(workloads.LatencyError(pod, unreachable), w, offers)
 	}
 	var err error
 	r.Variants, err = s.charged(pod, v1alpha1.AnnotationMaxLatency, wanted, variants, offers)
+	return err
+}
+
+// withUnusable adds to an error which curves of the profile do not count, and why: a corrected one may be all that the pod needs.
+func withUnusable(err *kube.FieldError, w *workloads.Workload, offers []vgpu.Offer) *kube.FieldError {
+	if text := w.Unusable(offers); text != "" {
+		err.Legal += "; " + text
+	}
 	return err
 }

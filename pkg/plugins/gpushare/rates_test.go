@@ -284,6 +284,29 @@ func TestOwnCurvesGiveWhatIsCharged(t *testing.T) {
 	}
 }
 
+// A pod that no curve serves is told which curves of its profile do not count: those that fall, and those of models that the cluster does not have.
+func TestUnusableCurvesAreNamed(t *testing.T) {
+	d := ratedDesk(t)
+	own := curves([4]string{"A100", "50", "200", "5ms"}, [4]string{"A100", "100", "100", "10ms"}, [4]string{"T-4", "100", "300", ""}, [4]string{"NVIDIA GB300", "100", "300", ""})
+	own.Name = "mine"
+	d.declare(own)
+	for key, value := range map[string]string{v1alpha1.AnnotationRate: "30", v1alpha1.AnnotationMaxLatency: "5ms"} {
+		p := with(rated("p", 1, "0"), func(p *v1.Pod) {
+			p.Labels, p.Annotations = map[string]string{v1alpha1.LabelProfile: "mine"}, map[string]string{key: value}
+		})
+		_, status := d.plugin.PreFilter(t.Context(), framework.NewCycleState(), p, d.nodes)
+		message := strings.ReplaceAll(status.Message(), "%%", "%") // the framework formats reasons
+		for _, want := range []string{
+			"these curves of WorkloadProfile default/mine do not count: spec.throughputs: the rate on A100 at 100% is worse than at 50%", "a larger share must not be slower",
+			`no GPU of the cluster has the model "NVIDIA GB300", those of the cluster are A100, T4`, `no GPU of the cluster has the model "T-4", did you mean "T4"`,
+		} {
+			if !strings.Contains(message, want) {
+				t.Errorf("%s: %s\nwant %s", key, message, want)
+			}
+		}
+	}
+}
+
 // A pod that waits since its namespace's own curves are not allowed is placed when an administrator allows them, without a change of its own.
 func TestAllowedCurvesHavePodsTriedAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
