@@ -79,6 +79,7 @@ PodGroups. Without either the answer is what comes as things stand. docs/guides/
 	f.StringVar(&s.present, "present", "", "`file` with the KubeSchedulerConfiguration of the scheduler, which a snapshot does not have; without it the defaults")
 	f.StringVar(&s.add, "add", "", "`file` with Pods, Jobs and PodGroups to add")
 	f.IntVar(&s.limit, "limit", 16, "show so many GPUs at most in each map; 0 shows all")
+	c.AddCommand(o.simulateFleetCommand())
 	return c
 }
 

@@ -1,0 +1,82 @@
+package command
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	dynamicfake "k8s.io/client-go/dynamic/fake"
+	"sigs.k8s.io/yaml"
+
+	"github.com/tandem-gpu/tandem/internal/kubectl/proposal"
+	"github.com/tandem-gpu/tandem/pkg/api/v1alpha1"
+	"github.com/tandem-gpu/tandem/test/must"
+)
+
+// A fleet at twice its rate adds replicas as its Deployment makes them, with the priority of their class; nothing is written.
+func TestFleetAt(t *testing.T) {
+	objects := []runtime.Object{}
+	for _, text := range []string{`
+apiVersion: tandem-gpu.io/v1alpha1
+kind: InferenceFleet
+metadata: {name: bert, namespace: ns}
+spec:
+  variants:
+  - {name: a100, scaleTargetRef: {apiVersion: apps/v1, kind: Deployment, name: bert-a100}, minReplicas: 1, maxReplicas: 8}
+status:
+  demand: "90"
+  variants: [{name: a100, replicas: 2, ready: 2, weight: 1000, capacity: "45"}]`, `
+apiVersion: apps/v1
+kind: Deployment
+metadata: {name: bert-a100, namespace: ns}
+spec:
+  template:
+    metadata: {labels: {app: bert}}
+    spec:
+      priorityClassName: serving
+      schedulerName: tandem-scheduler
+      containers: [{name: server, image: x, resources: {limits: {tandem-gpu.io/vgpu: 5}}}]`, `
+apiVersion: scheduling.k8s.io/v1
+kind: PriorityClass
+metadata: {name: serving}
+value: 7000`} {
+		raw, err := yaml.YAMLToJSON([]byte(text))
+		must.OK(t, err)
+		o := &unstructured.Unstructured{}
+		must.OK(t, o.UnmarshalJSON(raw))
+		objects = append(objects, o)
+	}
+	client := dynamicfake.NewSimpleDynamicClientWithCustomListKinds(runtime.NewScheme(), map[schema.GroupVersionResource]string{
+		v1alpha1.GroupVersion.WithResource("inferencefleets"): "InferenceFleetList",
+	}, objects...)
+	sizes, file, err := fleetAt(t.Context(), client, "ns", "bert", 2)
+	must.OK(t, err)
+	if got, want := sizesText(sizes), "Fleet ns/bert is sized for 90 requests a second. For 180 it would have:\n  a100: 4 replicas, now 2\n"; got != want {
+		t.Errorf("%q, want %q", got, want)
+	}
+	added, err := proposal.Pods(file, "ns", metav1.Now().Time)
+	must.OK(t, err)
+	raw, err := json.Marshal(added.Pods)
+	must.OK(t, err)
+	if len(added.Pods) != 2 || added.Pods[0].Request.Priority != 7000 || !strings.Contains(string(raw), `"name":"bert-a100-3"`) {
+		t.Errorf("%s", raw)
+	}
+	for _, a := range client.Actions() {
+		if a.GetVerb() != "get" {
+			t.Errorf("it asks the API server to %s %s", a.GetVerb(), a.GetResource().Resource)
+		}
+	}
+	if sizes, file, err = fleetAt(t.Context(), client, "ns", "bert", 9); err != nil || !strings.Contains(sizesText(sizes), "These are the most that maxReplicas allows, and they serve 360 within the promise.") || len(file) == 0 {
+		t.Errorf("%v, %s", err, sizesText(sizes))
+	}
+	if _, file, err = fleetAt(t.Context(), client, "ns", "bert", .5); err != nil || len(file) > 0 {
+		t.Errorf("%v, half of the rate adds %s", err, file)
+	}
+	if _, _, err := fleetAt(t.Context(), client, "ns", "other", 2); err == nil {
+		t.Error("a fleet that is not there is simulated")
+	}
+}
