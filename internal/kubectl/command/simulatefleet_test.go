@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"strings"
 	"testing"
+	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -13,7 +14,9 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/tandem-gpu/tandem/internal/kubectl/proposal"
+	"github.com/tandem-gpu/tandem/internal/testkit"
 	"github.com/tandem-gpu/tandem/pkg/api/v1alpha1"
+	"github.com/tandem-gpu/tandem/pkg/snapshot"
 	"github.com/tandem-gpu/tandem/test/must"
 )
 
@@ -78,5 +81,38 @@ value: 7000`} {
 	}
 	if _, _, err := fleetAt(t.Context(), client, "ns", "other", 2); err == nil {
 		t.Error("a fleet that is not there is simulated")
+	}
+}
+
+// Two of the three added replicas get the halves of the only GPU, and the answer says so below the sizes. A fleet that adds none has its sizes alone.
+func TestFleetPlayed(t *testing.T) {
+	c, err := testkit.Parse("n1: g0 A100")
+	must.OK(t, err)
+	snap := &snapshot.Snapshot{Source: snapshot.FromScheduler, At: time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC), Nodes: []snapshot.Node{snapshot.NodeOf(c.Nodes()[0])}}
+	var out strings.Builder
+	s := &simulation{options: &options{streams: Streams{Out: &out, Env: func(string) string { return "" }}, colour: "never"}, length: time.Hour}
+	sizes := &proposal.FleetSizes{Namespace: "ns", Name: "bert", Demand: 10, Asked: 40, Capacity: 40, Variants: []proposal.VariantSize{{Name: "a100", Now: 1, Would: 4}}}
+	file := ""
+	for _, name := range []string{"bert-1", "bert-2", "bert-3"} {
+		file += "---\n{apiVersion: v1, kind: Pod, metadata: {name: " + name + ", namespace: ns}, spec: {containers: [{name: c, image: x, resources: {limits: {tandem-gpu.io/vgpu: 5}}}]}}\n"
+	}
+	played, err := s.withPods(snap, []byte(file), func(int, int) {})
+	must.OK(t, err)
+	placed := 0
+	for _, w := range played.Changed.Pods {
+		if w.Node == "n1" {
+			placed++
+		}
+	}
+	must.OK(t, s.writeFleet(snap, &fleetSimulated{sizes, played}))
+	if placed != 2 || !strings.HasPrefix(out.String(), "Fleet ns/bert is sized for 10 requests a second. For 40 it would have:\n  a100: 4 replicas, now 1\n") || !strings.Contains(out.String(), "bert-3") {
+		t.Errorf("%d got a node:\n%s", placed, &out)
+	}
+	out.Reset()
+	played, err = s.withPods(snap, nil, func(int, int) {})
+	must.OK(t, err)
+	must.OK(t, s.writeFleet(snap, &fleetSimulated{sizes, played}))
+	if got := out.String(); strings.Count(got, "\n") != 3 {
+		t.Errorf("without added replicas: %q", got)
 	}
 }
