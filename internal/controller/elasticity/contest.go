@@ -58,7 +58,7 @@ func (p *pass) readServers(g *elasticGang, n *serversNumber) {
 	if n.Began(p.now) {
 		n.said = n.Undone().Says(t.Servers.Kind+" "+t.Servers.Name, "servers", "spec.replicas") + ", or once the rate changes or the ElasticTarget is deleted"
 		p.metrics.contests.WithLabelValues(contestServers).Inc()
-		p.options.Recorder.Eventf(g.about(), nil, v1.EventTypeWarning, reasonOtherWriter, "ScaleServers", "%s", "leaves its servers alone: "+n.said)
+		p.options.Recorder.Eventf(g.about(), nil, v1.EventTypeWarning, reasonOtherWriter, "Scale", "%s", "leaves its servers alone: "+n.said)
 	}
 	t.contested = n.said
 }

@@ -38,6 +38,8 @@ var reasons = []Reason{
 	{"NotebookParked", "an idle notebook is parked"},
 	{"NotebookUnreachable", "a notebook does not answer"},
 	{"NotebookWoken", "a parked notebook is started"},
+
+	{"StartRefused", "the agent of a node does not let a pod start"},
 }
 
 // Reasons returns the reasons that Tandem's programs write, and Scheduled of the stock scheduler.
