@@ -536,9 +536,9 @@ func TestControllerWorksUnderItsAccount(t *testing.T) {
 	wantRefusal(t, err, byRBAC+"update")
 }
 
-// Without the roles of its features the controller writes events, and conditions of GPUNodes, only.
+// Without the roles of its features the controller writes events, and conditions of GPUNodes, and evicts pods, only.
 func TestControllerWithoutFeaturesOnlyReads(t *testing.T) {
-	writes := [][]string{{"events"}, {"gpunodes/status"}, {"vgpus"}} // the last marks the account, and no API has it
+	writes := [][]string{{"events"}, {"gpunodes/status"}, {"pods/eviction"}, {"vgpus"}} // the last marks the account, and no API has it
 	var roles []string
 	for _, object := range manifests(t) {
 		if b, ok := object.(*rbacv1.ClusterRoleBinding); ok && b.Subjects[0].Name == string(controller) {

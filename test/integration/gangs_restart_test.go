@@ -107,10 +107,10 @@ func servedLater(t *testing.T, c *gangCluster) {
 	g := testGang{name: "newly-served", members: 4, min: 4, slots: 10}
 	c.createMembers(t, g, 0, g.members)
 	c.awaitSaid(t, "the label scheduling.x-k8s.io/pod-group names PodGroup newly-served, and the API server serves no PodGroups of scheduling.x-k8s.io that this scheduler reads")
-	c.world.servePodGroups(t)
+	c.servePodGroups(t)
 	late := testGang{name: "late", members: 4, min: 4, slots: 10}
 	c.createMembers(t, late, 0, late.members)
-	c.world.noticePodGroups(t, c.scheduler)
+	c.noticePodGroups(t, c.scheduler)
 	for _, gang := range []testGang{g, late} {
 		if nodes := c.nodesOf(t, gang.name); placed(nodes) != 0 {
 			t.Errorf("before the scheduler knows gang %s, its members are on %v", gang.name, nodes)

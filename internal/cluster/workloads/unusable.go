@@ -18,12 +18,13 @@ func (w *Workload) Unusable(offers []vgpu.Offer) string {
 	if w == nil {
 		return ""
 	}
-	var texts, have []string
+	texts := make([]string, 0, len(w.Malformed))
 	for _, text := range w.Malformed {
 		if strings.HasPrefix(text, "spec.throughputs") {
 			texts = append(texts, text)
 		}
 	}
+	have := make([]string, 0, len(offers))
 	for i := range offers {
 		have = append(have, offers[i].Device.Model)
 	}

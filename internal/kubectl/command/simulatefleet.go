@@ -148,7 +148,8 @@ func replicaOf(ctx context.Context, client dynamic.Interface, namespace string, 
 			return nil, fmt.Errorf("read PriorityClass %s: %w", class, err)
 		}
 		value, _, _ := unstructured.NestedInt64(object.Object, "value") // required by the API server
-		pod.Spec.Priority = new(int32(value))
+		priority := int32(value)
+		pod.Spec.Priority = &priority
 	}
 	return pod, nil
 }
