@@ -2,8 +2,8 @@ package resize
 
 import "github.com/tandem-gpu/tandem/pkg/elastic"
 
-// pause forgets what has begun, as a restart does: after the pause the gang goes on from what there is then. What the record of the target's status
-// lacks is still to be told.
+// pause forgets what has begun, as a restart does: after the pause the gang goes on from what there is then. The record of the target's status keeps
+// what is still to be told.
 func (m *move) pause() {
 	record := m.record
 	*m.State = *New(m.cfg, m.now)

@@ -62,7 +62,7 @@ func (v *View) Size() int {
 }
 
 // Kept returns the size of a gang that must not change: that of its target while it runs, since members that are missing come
-// back; else its least number. While it is paused, members that run do not leave. Where an owner refuses the number, it is the size that its field still allows.
+// back; else its least number. While it is paused, members that run do not leave. If an owner refuses the number, it is the size that its field still allows.
 func (v *View) Kept() int {
 	switch {
 	case v.Paused && v.Number > 0:

@@ -52,7 +52,7 @@ const (
 //
 // Its searches share a number of steps. Where these are used up, sizes are enough for the promise, and cheaper ones may exist: Plan.Cut says so.
 //
-// Where metrics are missing, or the clock went back, nothing shrinks and no part changes, but for variants without a ready replica. A fleet that is
+// When metrics are missing, or the clock went back, nothing shrinks and no part changes, but for variants without a ready replica. A fleet that is
 // paused keeps all as it is.
 func Decide(f *Fleet, seen Seen, memory *Memory, cfg Config) (*Plan, *Memory, error) {
 	if err := f.Validate(); err != nil {

@@ -16,7 +16,7 @@ type Fleet struct {
 	// Classes are the kinds of requests that are divided apart: none, or at least two. Then each request is of one, and the Replica of a variant
 	// counts only while it gets none of them. The objective is Proportional.
 	Classes []Class
-	// Paused has Decide change no size and no part. What it learns meanwhile is what arrives, and nothing else.
+	// Paused has Decide change no size and no part. It learns which requests arrive meanwhile, and nothing else.
 	Paused bool
 }
 

@@ -360,7 +360,7 @@ func TestViewersSeeElasticTargets(t *testing.T) {
 	wantRefusal(t, createTarget(t)(t.Context(), all, nil), byRBAC+"create")
 }
 
-// Whoever edits a namespace holds the sizes of the gangs in it by an annotation, and changes nothing else of a target.
+// An editor of a namespace holds the sizes of its gangs by an annotation, and changes nothing else of a target.
 func TestEditorsHoldElasticTargets(t *testing.T) {
 	storeTarget(t, "gang")
 	c := client(t.Context(), t, admin)

@@ -44,7 +44,7 @@ func (p *pass) roomOf(fleets []*v1alpha1.InferenceFleet) *room {
 	return r
 }
 
-// worth returns what slots of a GPU model are in thousandths of a GPU. Of an unknown model the devices have the fewest slots of all, and unknown slots
+// worth returns what slots of a GPU model are in thousandths of a GPU. A device of an unknown model counts with the fewest slots of all, and unknown slots
 // are a whole GPU: a fleet that says less of itself does not count for less.
 func (c *Controller) worth(slots int64, model string) int64 {
 	of := int64(c.slots[model])

@@ -1,6 +1,6 @@
 // Package refusals evicts pods with a node that the agent of the node does not let start.
 //
-// The scheduler chooses devices, and the agent checks the assignment before each start of a container. Where it does not fit, such as behind
+// The scheduler chooses devices, and the agent checks the assignment before each start of a container. When it does not fit, such as behind
 // two active schedulers of one name, the kubelet asks again for ever, and the pod waits on its node with what it holds. The package evicts
 // such a pod after a while, so that its owner makes another one, and says why. It evicts no pod of which a container has run, and none that nothing
 // would make anew: it says what helps (docs/decisions/0054-starts-that-are-refused.md).

@@ -55,7 +55,7 @@ func (f *Facts) leaseFree() (free bool, since time.Time) {
 	return !held || f.Now.After(since), since
 }
 
-// lastBound returns the pod that a scheduler of Tandem bound last, and when; nil for none. Of pods of one moment it is the first by name.
+// lastBound returns the pod that a scheduler of Tandem bound last, and when; nil for none. The first by name counts if several were bound at one moment.
 func (f *Facts) lastBound() (last *v1.Pod, at time.Time) {
 	for i := range f.Pods {
 		p := &f.Pods[i]

@@ -36,7 +36,7 @@ func ofInstallation() []Check {
 		{"PartOff", Note, []Source{Deployments}, "Elastic jobs, inference fleets and notebooks that need it stay as they are.", installPage, partOff},
 		{"ReplicasMissing", Warning, []Source{Deployments}, "The next failure of a pod or a node stops what this program does.", runbooks + "tandemschedulerdown", replicasMissing},
 		{"NoLeader", Error, []Source{Deployments, Leases}, "Replicas run, and none of them schedules.", runbooks + "tandemschedulerwithoutleader", noLeader},
-		{"SeveralSchedulers", Error, []Source{Deployments, Leases, Pods}, "Each chooses devices without the others. What does not fit is refused by the agents, and pods start late or not at all.", installPage, severalSchedulers},
+		{"SeveralSchedulers", Error, []Source{Deployments, Leases, Pods}, "Each chooses devices without the others. The agents refuse what does not fit, and pods start late or not at all.", installPage, severalSchedulers},
 		{"ImagesDiffer", Warning, workloads, "Programs and policies of different releases may refuse what the others write.", upgradePage, imagesDiffer},
 		{"AgentOutdated", Warning, []Source{DaemonSets}, "The nodes run agents of different releases or configurations.", upgradePage, agentOutdated},
 		{"MPSOutdated", Note, []Source{DaemonSets}, "An apply does not replace MPS, since its end is the end of all GPU work of the node.", upgradePage, mpsOutdated},
