@@ -3,7 +3,6 @@ package main
 import (
 	"fmt"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -52,7 +51,6 @@ type settings struct {
 	notebooks                notebooks.Options
 	placeable                placeable.Options
 	horizon                  time.Duration
-	maxGPUs                  string
 	// condenser makes the objects small that the controller keeps in memory.
 	condenser snapshot.Condenser
 }
@@ -95,8 +93,6 @@ func command() *cobra.Command {
 	f.DurationVar(&i.Patience, "inference-patience", 0, "how long fewer replicas of an inference fleet must be enough before some leave, 1m to 24h; "+
 		"0s stands for eight times the longest load time of the fleet, from 5 to 30 minutes")
 	f.StringSliceVar(&i.Hosts, "inference-prometheus", nil, "hosts that fleets may name in prometheusURL, as there: NAME or NAME:PORT; none is any")
-	f.StringVar(&s.maxGPUs, "inference-max-gpus", "", fmt.Sprintf("how many GPUs' worth of slots inference fleets may grow to together, 0 to %d such as 12.5; "+
-		"elastic jobs give nothing back for more; empty is no bound", fleets.MostGPUs))
 	n := &s.notebooks
 	f.DurationVar(&n.Every, "notebooks-interval", 30*time.Second, "time between two looks at a notebook that may be parked, 1s to 10m")
 	f.DurationVar(&n.Notice, "notebooks-notice", 10*time.Minute, "time from the warning to the owner of an idle notebook to its end, 10s to 24h; "+
@@ -117,13 +113,6 @@ func (s *settings) check() error {
 		if !slices.Contains(features, name) {
 			return fmt.Errorf("--features: unknown feature %q, legal are: %s", name, strings.Join(features, ", "))
 		}
-	}
-	if s.maxGPUs != "" {
-		most, err := strconv.ParseFloat(s.maxGPUs, 64)
-		if err != nil || !(most >= 0 && most <= fleets.MostGPUs) {
-			return fmt.Errorf("--inference-max-gpus: %s is not legal, legal is empty, or 0 to %d", s.maxGPUs, fleets.MostGPUs)
-		}
-		s.fleets.MaxGPUs = &most
 	}
 	e := &s.elasticity
 	e.Elastic.Horizon = s.horizon.Seconds()

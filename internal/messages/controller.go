@@ -98,7 +98,6 @@ var fleetReasons = Section{
 		{"Steady", "", "The replicas are right.", "Nothing."},
 		{"AtMost", "", "All variants have the most replicas that they may have, and that is not enough.", "Raise `maxReplicas`, or add a variant ([TandemFleetPromiseBroken](../runbooks.md#tandemfleetpromisebroken))."},
 		{"PromiseTooShort", "", "No number of replicas keeps the promise: one request alone takes longer.", "Promise more time, or use a faster variant."},
-		{"Capped", "", "The fleet would grow, and all fleets together have as many GPUs as they may.", "Raise the controller's flag `--inference-max-gpus`, or lower the bounds of other fleets."},
 		{"NoMetrics", "", "It is unknown how many requests arrive, so everything stays.", "The condition Measured says why ([TandemFleetUnmeasured](../runbooks.md#tandemfleetunmeasured))."},
 		{"AllFail", "", "All variants answer with errors, so everything stays.", "The log of the replicas."},
 		{"Paused", "", "A user has paused the fleet: the controller writes neither sizes nor weights.", "Remove the annotation `tandem-gpu.io/size` from the fleet."},

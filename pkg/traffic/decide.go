@@ -1,9 +1,6 @@
 package traffic
 
-import (
-	"slices"
-	"time"
-)
+import "time"
 
 // Memory is what Decide remembers of a fleet from one decision to the next. The zero value knows nothing. It is data: it can be
 // written and read.
@@ -75,7 +72,6 @@ func (d *decision) run() {
 	d.measureClasses()
 	d.guard()
 	d.size()
-	d.limit()
 	if len(d.fleet.Classes) > 0 {
 		d.assign()
 	} else {
@@ -200,7 +196,12 @@ func (d *decision) options(keep bool) []Option {
 
 // size chooses the numbers of replicas.
 func (d *decision) size() {
-	horizon, some := d.horizon(), slices.ContainsFunc(d.fleet.Variants, func(v Variant) bool { return !v.Fails })
+	longest, some := time.Duration(0), false
+	for i := range d.fleet.Variants {
+		if v := &d.fleet.Variants[i]; !v.Fails {
+			longest, some = max(longest, v.Load), true
+		}
+	}
 	if !some || !d.isKnown {
 		if d.plan.Reason = NoMetrics; !some {
 			d.plan.Reason = AllFail
@@ -208,6 +209,7 @@ func (d *decision) size() {
 		d.bounds()
 		return
 	}
+	horizon := longest + d.cfg.Interval
 	demand := d.demand(horizon)
 	d.plan.Demand = sumOf(demand)
 	d.plan.Patience = d.cfg.Patience
@@ -238,16 +240,6 @@ func (d *decision) size() {
 		}
 		d.plan.Later = append(d.plan.Later, Need{in, d.cheapest(false, later).Replicas})
 	}
-}
-
-// horizon is how far ahead sizes are chosen for: until another replica could have loaded.
-func (d *decision) horizon() (longest time.Duration) {
-	for i := range d.fleet.Variants {
-		if v := &d.fleet.Variants[i]; !v.Fails {
-			longest = max(longest, v.Load)
-		}
-	}
-	return longest + d.cfg.Interval
 }
 
 // demand returns what sizes are for until a time ahead: of each class, or of all requests where the fleet has none.

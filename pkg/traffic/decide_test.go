@@ -26,8 +26,6 @@ type loop struct {
 	plan   *Plan
 	// every is the time between two decisions.
 	every time.Duration
-	// left is what a cap leaves, nil without one.
-	left *Left
 	// late counts the decisions at which the promise was broken, by the prediction of what really is.
 	late int
 }
@@ -73,7 +71,7 @@ func (l *loop) step(rate float64) error {
 	if seen.Latency = seconds(worst); seen.Latency > l.fleet.Promise.Within || rate > 0 && !served {
 		l.late++
 	}
-	plan, memory, err := Decide(&l.fleet, seen, l.memory, Config{Interval: l.every, Left: l.left})
+	plan, memory, err := Decide(&l.fleet, seen, l.memory, Config{Interval: l.every})
 	if err != nil {
 		return err
 	}

@@ -27,8 +27,6 @@ type Variant struct {
 	Replica Replica
 	// Cost of a replica, in a unit that all variants of the fleet share, above 0.
 	Cost int64
-	// Worth is what a replica takes, in thousandths of a GPU, where fleets share a cap.
-	Worth int64
 	// Least and Most bound the number of replicas.
 	Least, Most int
 	// Load is the time from the start of a replica until it serves.
@@ -82,8 +80,6 @@ type Config struct {
 	Misses float64
 	// Shift bounds by how much the part of a variant changes in a decision, .2 by default. 1 is no bound.
 	Shift float64
-	// Left bounds by how much the fleet grows where fleets share a cap; nil is no bound.
-	Left *Left
 }
 
 const (
@@ -171,8 +167,6 @@ const (
 	PromiseTooShort Reason = "PromiseTooShort"
 	// NoMetrics: it is unknown how many requests arrive. All stays as it is.
 	NoMetrics Reason = "NoMetrics"
-	// Capped: the fleet would grow, and the fleets together have as much as they may.
-	Capped Reason = "Capped"
 	// AllFail: all variants answer errors. All stays as it is.
 	AllFail Reason = "AllFail"
 	// Paused: the user holds the sizes and the parts. All stays as it is.

@@ -1,5 +1,7 @@
 package traffic
 
+import "time"
+
 // Afresh returns what a fleet goes on with when a user has held its sizes and holds them no longer: which requests arrive, and how slow its variants
 // were known to be. As after a restart of the controller, no replica leaves before the patience is over, and the guard has no steps. What was seen of
 // sizes that somebody else chose says little about those that Decide would have chosen.
@@ -23,10 +25,12 @@ func (d *decision) pause() *Plan {
 	if !d.isKnown {
 		return &d.plan
 	}
+	longest, replicas := time.Duration(0), make([]int, len(d.fleet.Variants))
 	for i := range d.fleet.Variants {
-		d.plan.Capacity += float64(d.fleet.Variants[i].Wanted) * d.plan.Variants[i].Capacity
+		longest, replicas[i] = max(longest, d.fleet.Variants[i].Load), d.fleet.Variants[i].Wanted
+		d.plan.Capacity += float64(replicas[i]) * d.plan.Variants[i].Capacity
 	}
-	demand := d.demand(d.horizon())
+	demand := d.demand(longest + d.cfg.Interval)
 	if d.plan.Demand = sumOf(demand); len(d.fleet.Classes) > 0 {
 		d.plan.Capacity = d.capacity(demand)
 	}

@@ -37,14 +37,9 @@ type Options struct {
 	// Every is the time between two passes. Patience is how long fewer replicas must be enough before some leave; 0
 	// stands for eight times the longest load time of the fleet, from 5 to 30 minutes.
 	Every, Patience time.Duration
-	// MaxGPUs is how many GPUs' worth of slots fleets may grow to together; nil is no bound.
-	MaxGPUs *float64
 	// Now is the clock; nil is the real one.
 	Now func() time.Time
 }
-
-// MostGPUs bounds Options.MaxGPUs.
-const MostGPUs = 1_000_000
 
 // Controller keeps inference fleets at the right sizes.
 type Controller struct {
@@ -68,8 +63,6 @@ func New(o Options) (*Controller, error) {
 	switch {
 	case o.Every < time.Second || o.Every > time.Hour:
 		return nil, fmt.Errorf("the time between two passes is %v, legal is 1s to 1h", o.Every)
-	case o.MaxGPUs != nil && !(*o.MaxGPUs >= 0 && *o.MaxGPUs <= MostGPUs):
-		return nil, fmt.Errorf("the most GPUs of fleets are %v, legal is 0 to %d", *o.MaxGPUs, MostGPUs)
 	case o.Patience != 0 && (o.Patience < time.Minute || o.Patience > 24*time.Hour):
 		return nil, fmt.Errorf("the patience is %v, legal is 0s, and 1m to 24h", o.Patience)
 	}

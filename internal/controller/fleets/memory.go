@@ -25,10 +25,6 @@ type memory struct {
 	replicas map[string]*contest.Number
 	// held is what the annotation said by which a user holds sizes, "" for nothing.
 	held string
-	// worth is what a replica of each variant is worth, nil before the first look, and has what the fleet has, in thousandths of a GPU. Both are known
-	// under a cap alone.
-	worth map[string]int64
-	has   int64
 }
 
 // written returns what was written into the scale target of a variant.

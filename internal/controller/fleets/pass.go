@@ -24,8 +24,6 @@ type pass struct {
 	reports map[placed]float64
 	// jobs are the members of elastic jobs with the highest priority, by GPU model.
 	jobs map[string]ranked
-	// room is what fleets may have together, nil for no bound.
-	room *room
 }
 
 // Pass looks at all fleets once, and carries out what package traffic decides. A fleet that cannot be read or written keeps its sizes and
@@ -54,7 +52,6 @@ func (c *Controller) Pass(ctx context.Context) error {
 	if p.jobs, err = p.borrowers(nodes.Items); err != nil {
 		return err
 	}
-	p.room = p.roomOf(fleets)
 	measured := c.measureAll(ctx, fleets, p.now)
 	var errs []error
 	for i, f := range fleets {
@@ -106,15 +103,10 @@ func (v *visit) run(ctx context.Context) error {
 	if err := v.observe(ctx); err != nil {
 		return err
 	}
-	left, err := v.claimRoom()
+	v.plan, v.memory.decided, err = traffic.Decide(v.fleet, v.seen(), v.memory.decided, *v.config())
 	if err != nil {
 		return err
 	}
-	v.plan, v.memory.decided, err = traffic.Decide(v.fleet, v.seen(), v.memory.decided, v.config(left))
-	if err != nil {
-		return err
-	}
-	v.takeRoom()
 	if !v.fleet.Paused {
 		for _, parts := range v.planned() {
 			v.weights = append(v.weights, traffic.Integers(parts, totalWeight))
@@ -143,8 +135,8 @@ func (v *visit) declare(replicas []description) *refusal {
 }
 
 // config returns how to decide.
-func (v *visit) config(left *traffic.Left) traffic.Config {
-	return traffic.Config{Interval: v.options.Every, Patience: v.options.Patience, Left: left}
+func (v *visit) config() *traffic.Config {
+	return &traffic.Config{Interval: v.options.Every, Patience: v.options.Patience}
 }
 
 // planned returns the parts of the plan, by rule.

@@ -38,9 +38,6 @@ func (v *visit) reason() string {
 		return fmt.Sprintf("%s requests a second are expected, %s are served %s", short(v.plan.Demand), short(v.served()), within)
 	case traffic.AtMost:
 		return fmt.Sprintf("%s requests a second are expected, and the largest numbers of replicas serve %s %s: raise maxReplicas", short(v.plan.Demand), short(v.plan.Capacity), within)
-	case traffic.Capped:
-		return fmt.Sprintf("%s requests a second are expected, and with all GPUs that the fleets may have together, %s are served %s: the controller's flag "+
-			"--inference-max-gpus is that cap", short(v.plan.Demand), short(v.plan.Capacity), within)
 	case traffic.Shrinks:
 		return fmt.Sprintf("fewer replicas have been enough for %v, and it has not grown in that time", v.plan.Patience)
 	case traffic.Cheaper:

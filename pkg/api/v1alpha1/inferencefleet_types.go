@@ -241,7 +241,7 @@ type InferenceFleetStatus struct {
 	// ObservedGeneration is the generation of the spec that the status is about.
 	// +optional
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
-	// Reason for the sizes, in one word: Grows, Shrinks, Cheaper, Steady, AtMost, PromiseTooShort, Capped, NoMetrics, AllFail, Paused, or the reason why the
+	// Reason for the sizes, in one word: Grows, Shrinks, Cheaper, Steady, AtMost, PromiseTooShort, NoMetrics, AllFail, Paused, or the reason why the
 	// condition Ready is not true.
 	// +optional
 	Reason string `json:"reason,omitempty"`
