@@ -2,8 +2,8 @@
 //
 // The scheduler chooses devices, and the agent checks the assignment before each start of a container. When it does not fit, such as behind
 // two active schedulers of one name, the kubelet asks again for ever, and the pod waits on its node with what it holds. The package evicts
-// such a pod after a while, so that its owner makes another one, and says why. It evicts no pod of which a container has run, and none that nothing
-// would make anew: it says what helps (docs/decisions/0054-starts-that-are-refused.md).
+// such a pod after a while, so that its owner makes another one, and says why. It evicts no pod of which a container has run, none of a Job, which
+// may count that as a failure, and none that nothing would make anew: it says what helps (docs/decisions/0054-starts-that-are-refused.md).
 package refusals
 
 import (
@@ -67,7 +67,7 @@ type refusal struct {
 	told  bool
 }
 
-// owner is how many pods of an owner were evicted, and when the last one.
+// owner is in how many passes pods of an owner were evicted, and when in the last one.
 type owner struct {
 	evicted int
 	last    time.Time
@@ -100,7 +100,7 @@ func (c *Controller) Pass(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("list pods: %w", err)
 	}
-	now, refused := c.options.Now(), map[types.UID]*refusal{}
+	now, refused, evicted := c.options.Now(), map[types.UID]*refusal{}, map[types.UID]bool{}
 	var errs []error
 	for _, p := range pods {
 		why, ran := refusedStart(p)
@@ -115,13 +115,20 @@ func (c *Controller) Pass(ctx context.Context) error {
 		by := metav1.GetControllerOfNoCopy(p)
 		switch refusing := now.Sub(r.since); {
 		case refusing < c.patienceWith(by):
-		case by == nil || ran:
-			c.tell(p, r, refusing, why, by)
+		case by == nil || ran || by.Kind == "Job":
+			c.tell(p, r, refusing, why, by, ran)
 		default:
-			errs = append(errs, c.evict(ctx, p, refusing, why, by))
+			is, err := c.evict(ctx, p, refusing, why, by)
+			evicted[by.UID] = evicted[by.UID] || is
+			errs = append(errs, err)
 		}
 	}
 	c.refused = refused
+	for uid, is := range evicted { // what came at once has one cause
+		if is {
+			c.note(uid, now)
+		}
+	}
 	for uid, o := range c.owners {
 		if now.Sub(o.last) > 2*mostPatience {
 			delete(c.owners, uid)
@@ -141,7 +148,7 @@ func refusedStart(p *v1.Pod) (why string, ran bool) {
 	return kube.RefusedStart(p)
 }
 
-// patienceWith is how long a pod of an owner must be refused: twice as long after each eviction.
+// patienceWith is how long a pod of an owner must be refused: twice as long after each pass with evictions.
 func (c *Controller) patienceWith(by *metav1.OwnerReference) time.Duration {
 	if by == nil || c.owners[by.UID] == nil {
 		return patience
@@ -149,53 +156,61 @@ func (c *Controller) patienceWith(by *metav1.OwnerReference) time.Duration {
 	return min(patience<<min(c.owners[by.UID].evicted, 10), mostPatience)
 }
 
+// note notes that pods of an owner were evicted in a pass.
+func (c *Controller) note(uid types.UID, now time.Time) {
+	o := c.owners[uid]
+	if o == nil {
+		o = &owner{}
+		c.owners[uid] = o
+	}
+	o.evicted, o.last = o.evicted+1, now
+}
+
 // tell says once why a pod that stays does not start, and what helps.
-func (c *Controller) tell(p *v1.Pod, r *refusal, since time.Duration, why string, by *metav1.OwnerReference) {
+func (c *Controller) tell(p *v1.Pod, r *refusal, since time.Duration, why string, by *metav1.OwnerReference, ran bool) {
 	if r.told {
 		return
 	}
 	r.told = true
-	stays := "its other containers run"
-	if by == nil {
+	stays := "its Job may count that as a failure"
+	switch {
+	case ran:
+		stays = "a container of it has run"
+	case by == nil:
 		stays = "nothing would make it anew"
 	}
 	c.options.Recorder.Eventf(reference(p), nil, v1.EventTypeWarning, "StartRefused", "Wait",
 		"the agent of node %s has refused to start it for %v: %s; it is not evicted, since %s: delete it, and create it again where nothing else does", p.Spec.NodeName, since.Round(time.Second), why, stays)
 }
 
-// evict evicts a pod that is still refused and has not run.
-func (c *Controller) evict(ctx context.Context, p *v1.Pod, since time.Duration, why string, by *metav1.OwnerReference) error {
+// evict evicts a pod that is still refused and has not run, and reports whether it did.
+func (c *Controller) evict(ctx context.Context, p *v1.Pod, since time.Duration, why string, by *metav1.OwnerReference) (evicted bool, err error) {
 	now, err := c.options.Kube.CoreV1().Pods(p.Namespace).Get(ctx, p.Name, metav1.GetOptions{})
 	if apierrors.IsNotFound(err) || err == nil && now.UID != p.UID {
-		return nil
+		return false, nil
 	}
 	if err != nil {
-		return fmt.Errorf("read pod %s again: %w", kube.PathOf(p), err)
+		return false, fmt.Errorf("read pod %s again: %w", kube.PathOf(p), err)
 	}
 	if still, ran := refusedStart(now); still == "" || ran {
-		return nil // the informer shows it soon
+		return false, nil // the informer shows it soon
 	}
 	err = c.options.Kube.PolicyV1().Evictions(p.Namespace).Evict(ctx, &policyv1.Eviction{
 		ObjectMeta:    metav1.ObjectMeta{Namespace: p.Namespace, Name: p.Name},
 		DeleteOptions: &metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &now.UID, ResourceVersion: &now.ResourceVersion}},
 	})
 	if apierrors.IsNotFound(err) || apierrors.IsConflict(err) {
-		return nil
+		return false, nil
 	}
 	if err != nil {
 		c.evictions.WithLabelValues(resultFailed).Inc()
-		return fmt.Errorf("evict pod %s: %w", kube.PathOf(p), err)
+		return false, fmt.Errorf("evict pod %s: %w", kube.PathOf(p), err)
 	}
 	c.evictions.WithLabelValues(resultEvicted).Inc()
-	if c.owners[by.UID] == nil {
-		c.owners[by.UID] = &owner{}
-	}
-	o := c.owners[by.UID]
-	o.evicted, o.last = o.evicted+1, c.options.Now()
 	c.options.Recorder.Eventf(reference(p), nil, v1.EventTypeWarning, "StartRefused", "Evict",
 		"the agent of node %s has refused to start it for %v: %s; it is evicted, so that its %s makes another one: where this happens again, look whether two schedulers of one name are active (kubectl tandem doctor)",
 		p.Spec.NodeName, since.Round(time.Second), why, by.Kind)
-	return nil
+	return true, nil
 }
 
 func reference(p *v1.Pod) *v1.ObjectReference {

@@ -127,8 +127,9 @@ func TestPodsThatStay(t *testing.T) {
 	}{
 		"beside one that runs": {func(p *v1.Pod) {
 			p.Status.ContainerStatuses = append(p.Status.ContainerStatuses, v1.ContainerStatus{Name: "side", State: v1.ContainerState{Running: &v1.ContainerStateRunning{}}})
-		}, "it is not evicted, since its other containers run"},
-		"has run before":   {func(p *v1.Pod) { p.Status.ContainerStatuses[0].RestartCount = 1 }, "it is not evicted, since its other containers run"},
+		}, "it is not evicted, since a container of it has run"},
+		"has run before":   {func(p *v1.Pod) { p.Status.ContainerStatuses[0].RestartCount = 1 }, "it is not evicted, since a container of it has run"},
+		"of a Job":         {func(p *v1.Pod) { p.OwnerReferences[0].Kind = "Job" }, "it is not evicted, since its Job may count that as a failure"},
 		"bare":             {func(p *v1.Pod) { p.OwnerReferences = nil }, "it is not evicted, since nothing would make it anew"},
 		"MPS is not ready": {func(p *v1.Pod) { p.Status.ContainerStatuses[0].State.Waiting.Message += " soon" }, ""},
 		"bound by another": {func(p *v1.Pod) { p.Annotations = nil }, ""},
@@ -164,6 +165,24 @@ func TestPodThatStartsIsNotEvicted(t *testing.T) {
 			return true, q, nil
 		})
 		w.after(time.Hour)
+	})
+}
+
+// The pods of an owner that are refused at once have one cause, and are evicted together.
+func TestPodsOfOneCauseAreEvictedTogether(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var pods []*v1.Pod
+		for i := range 10 {
+			p := refused(t, fmt.Sprint("p", i))
+			p.UID = types.UID(p.Name)
+			pods = append(pods, p)
+		}
+		w := start(t, pods...)
+		time.Sleep(patience + every)
+		synctest.Wait()
+		if len(w.evicted) != len(pods) {
+			t.Errorf("evicted %q", w.evicted)
+		}
 	})
 }
 
