@@ -66,6 +66,10 @@ func ofInstallation() []fault {
 		}},
 		{"NoLeader", "the lease has no holder", func(w *world) { of[*coordination.Lease](w, scheduler).Spec.HolderIdentity = ptr.To("") }},
 		{"NoLeader", "there is no lease", func(w *world) { remove[*coordination.Lease](w, scheduler) }},
+		{"NoLeader", "there is no lease, and a pod was bound long ago", func(w *world) {
+			remove[*coordination.Lease](w, scheduler)
+			bound(w, "train", now.Add(-time.Hour))
+		}},
 		{"SeveralSchedulers", "leaderElect: false", func(w *world) {
 			remove[*coordination.Lease](w, scheduler)
 			bound(w, "train", now.Add(-time.Minute))

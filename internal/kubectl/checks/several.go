@@ -43,10 +43,11 @@ func severalSchedulers(f *Facts) []hit {
 	return nil
 }
 
-// leaseFree reports whether nobody holds the scheduler's lease, and since when at the latest: the zero time where it does not exist.
+// leaseFree reports whether nobody holds the scheduler's lease, and since when at the latest. A lease that does not exist may have been deleted a moment
+// ago.
 func (f *Facts) leaseFree() (free bool, since time.Time) {
 	if f.Lease == nil {
-		return true, time.Time{}
+		return true, f.Now.Add(-staleLease)
 	}
 	held := f.Lease.Spec.HolderIdentity != nil && *f.Lease.Spec.HolderIdentity != ""
 	if f.Lease.Spec.RenewTime != nil {

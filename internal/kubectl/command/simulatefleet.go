@@ -195,7 +195,7 @@ func sizesText(f *proposal.FleetSizes) string {
 		fmt.Fprintf(&b, "  %s: %d replicas, now %d\n", v.Name, v.Would, v.Now)
 	}
 	if f.Capacity < f.Asked {
-		fmt.Fprintf(&b, "These are the most that maxReplicas allows, and they serve %.4g within the promise.\n", f.Capacity)
+		fmt.Fprintf(&b, "They would serve %.4g: maxReplicas allows no more, or the capacity of a variant is unknown.\n", f.Capacity)
 	}
 	return b.String()
 }

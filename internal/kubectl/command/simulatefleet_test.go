@@ -73,7 +73,7 @@ value: 7000`} {
 			t.Errorf("it asks the API server to %s %s", a.GetVerb(), a.GetResource().Resource)
 		}
 	}
-	if sizes, file, err = fleetAt(t.Context(), client, "ns", "bert", 9); err != nil || !strings.Contains(sizesText(sizes), "These are the most that maxReplicas allows, and they serve 360 within the promise.") || len(file) == 0 {
+	if sizes, file, err = fleetAt(t.Context(), client, "ns", "bert", 9); err != nil || !strings.Contains(sizesText(sizes), "They would serve 360: maxReplicas allows no more, or the capacity of a variant is unknown.") || len(file) == 0 {
 		t.Errorf("%v, %s", err, sizesText(sizes))
 	}
 	if _, file, err = fleetAt(t.Context(), client, "ns", "bert", .5); err != nil || len(file) > 0 {

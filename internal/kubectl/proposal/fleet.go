@@ -28,8 +28,15 @@ type VariantSize struct {
 }
 
 // Fleet returns the sizes that a fleet would have at its present rate times a factor: by the capacities that its controller has learned, and by the
-// search that its controller uses. The mix of classes stays as it is. The sizes are those at which the fleet would come to rest.
+// search that its controller uses for fleets without classes. The sizes are those at which the fleet would come to rest. A variant whose capacity is
+// unknown keeps its size, since it has no replica that serves. The error says which fleets the command cannot tell of.
 func Fleet(f *v1alpha1.InferenceFleet, factor float64) (*FleetSizes, error) {
+	switch held := f.Annotations[v1alpha1.AnnotationSize]; {
+	case len(f.Spec.Classes) > 0:
+		return nil, fmt.Errorf("fleet %s/%s has classes of requests: this command knows the sizes of fleets without classes only", f.Namespace, f.Name)
+	case held != "":
+		return nil, fmt.Errorf("fleet %s/%s has the annotation %s=%.100q, which holds sizes: remove it, or ask about a copy without it", f.Namespace, f.Name, v1alpha1.AnnotationSize, held)
+	}
 	demand, err := strconv.ParseFloat(f.Status.Demand, 64)
 	if err != nil {
 		return nil, fmt.Errorf("fleet %s/%s: its status has no demand, since it is unknown how many requests arrive: kubectl describe inferencefleet %s says why",
@@ -51,7 +58,9 @@ func Fleet(f *v1alpha1.InferenceFleet, factor float64) (*FleetSizes, error) {
 		if o.Cost == 0 {
 			o.Cost = max(1, int64(v.Slots))
 		}
-		o.Capacity, _ = strconv.ParseFloat(s.Capacity, 64) // empty is unknown: it serves nothing
+		if o.Capacity, _ = strconv.ParseFloat(s.Capacity, 64); o.Capacity <= 0 { // empty is unknown
+			o.Least, o.Most = int(s.Replicas), int(s.Replicas)
+		}
 		options[i] = o
 		out.Variants = append(out.Variants, VariantSize{Name: v.Name, Now: int(s.Replicas)})
 	}

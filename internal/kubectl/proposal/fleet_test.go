@@ -26,6 +26,23 @@ func TestFleet(t *testing.T) {
 			t.Errorf("%v times the rate: %s%v", factor, diff, got.Asked)
 		}
 	}
+	for name, change := range map[string]func(*v1alpha1.InferenceFleet){
+		"has classes of requests": func(f *v1alpha1.InferenceFleet) { f.Spec.Classes = make([]v1alpha1.FleetClass, 1) },
+		"which holds sizes":       func(f *v1alpha1.InferenceFleet) { f.Annotations = map[string]string{v1alpha1.AnnotationSize: "paused"} },
+	} {
+		other := f.DeepCopy()
+		change(other)
+		if _, err := proposal.Fleet(other, 2); err == nil || !strings.Contains(err.Error(), name) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	unknown := f.DeepCopy()
+	for i := range unknown.Status.Variants {
+		unknown.Status.Variants[i].Capacity = ""
+	}
+	if got, err := proposal.Fleet(unknown, 9); err != nil || got.Variants[0].Would != 4 || got.Variants[1].Would != 0 {
+		t.Errorf("variants of unknown capacity: %+v, %v", got, err)
+	}
 	f.Status.Variants = f.Status.Variants[:1]
 	if _, err := proposal.Fleet(f, 2); err == nil || !strings.Contains(err.Error(), "does not have variant a100 yet") {
 		t.Error(err)
