@@ -60,7 +60,7 @@ func start(t *testing.T, pods ...*v1.Pod) *world {
 	return w
 }
 
-// after lets time pass, and compares what was evicted so far.
+// after lets time of the bubble pass, and compares what was evicted so far.
 func (w *world) after(d time.Duration, evicted ...string) {
 	w.t.Helper()
 	time.Sleep(d)

@@ -67,7 +67,7 @@ func sections() []metrics.Section {
 		Families: notebooks.Families(),
 	}, metrics.Section{
 		Title:    "Starts that are refused",
-		Text:     "What the controller does with pods that an agent does not let start, beside its other metrics ([decision](../decisions/0054-starts-that-are-refused.md)).",
+		Text:     "The controller evicts pods that an agent does not let start, and counts that beside its other metrics ([decision](../decisions/0054-starts-that-are-refused.md)).",
 		Families: refusals.Families(),
 	}, metrics.Section{
 		Title:    "Kueue's AdmissionChecks",
