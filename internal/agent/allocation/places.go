@@ -3,6 +3,7 @@ package allocation
 import (
 	"context"
 	"fmt"
+	"time"
 
 	podresources "k8s.io/kubelet/pkg/apis/podresources/v1"
 
@@ -14,6 +15,8 @@ import (
 // ordinary init containers, so it is only the second choice after the kubelet's checkpoint.
 type PlaceReader struct {
 	Client podresources.PodResourcesListerClient
+	// Patience is how long a question waits for the kubelet.
+	Patience time.Duration
 }
 
 // place is a container as pod-resources names it.
@@ -21,7 +24,7 @@ type place struct{ Namespace, Pod, Container string }
 
 // Holder returns the container that holds exactly these slots, false where none does.
 func (r PlaceReader) Holder(ctx context.Context, ids []string) (place, bool, error) {
-	ctx, cancel, option := kubeletconn.Await(ctx, kubeletconn.Patience)
+	ctx, cancel, option := kubeletconn.Await(ctx, r.Patience)
 	defer cancel()
 	answer, err := r.Client.List(ctx, &podresources.ListPodResourcesRequest{}, option)
 	if err != nil {

@@ -290,7 +290,7 @@ func (a *Agent) assemble(specs *cdi.Store, r *allocation.Records) error {
 	a.podWatch = watch
 	patient := reader.Patient(a.timing.patience)
 	a.attribution = resident.NewAttribution(a.proc)
-	placer := allocation.PlaceReader{Client: podresources.NewPodResourcesListerClient(places)}
+	placer := allocation.PlaceReader{Client: podresources.NewPodResourcesListerClient(places), Patience: a.timing.patience}
 	a.binder = &binding.Binder{
 		Node:        a.options.NodeName,
 		Inventory:   a.inventory,
