@@ -2,6 +2,7 @@ package elasticity
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -181,14 +182,15 @@ func waiting(c *snapshot.Cluster, pods []*v1.Pod, gangs Gangs, scheduler string,
 		name, least, created, w := "pod "+kube.PathOf(pod), 1, pod.CreationTimestamp.Unix(), gang.Wishes{}
 		if ref, member := gangs.Of(pod); member {
 			pg, err := gangs.Gang(ref)
-			if seen[ref] || err != nil || pg.Sizes != nil || running(pg) >= pg.MinCount {
-				continue
-			}
-			if pg.Done > 0 && ref.Source == podgroup.Native { // the scheduler's queue knows of none that are done, and keeps the others out
+			if seen[ref] || pg == nil || pg.Sizes != nil {
 				continue
 			}
 			seen[ref] = true
-			name, least, created, w = "gang "+ref.String(), pg.MinCount-running(pg), pg.Created.Unix(), wishes(pg)
+			wanted := lacks(pg, err)
+			if wanted == 0 {
+				continue
+			}
+			name, least, created, w = "gang "+ref.String(), wanted, pg.Created.Unix(), wishes(pg)
 		}
 		request, err := requestOf(pod)
 		if err != nil || names[name] {
@@ -208,6 +210,27 @@ func waiting(c *snapshot.Cluster, pods []*v1.Pod, gangs Gangs, scheduler string,
 		c.Divide(jobs[i].Wishes)
 	}
 	return jobs
+}
+
+// lacks returns how many places a gang wants so that as many members run as must, 0 where it waits for none. A gang that has started and lacks
+// members wants places for those that exist. The queue of the scheduler keeps a gang by the PodGroup of Kubernetes out as long as it lacks any.
+func lacks(pg *podgroup.Gang, err error) int {
+	ran, waits := running(pg), 0
+	for _, pod := range pg.Members {
+		if pod.Spec.NodeName == "" && pod.DeletionTimestamp == nil {
+			waits++
+		}
+	}
+	missing, problem := pg.MinCount-ran, (*podgroup.Problem)(nil)
+	switch {
+	case missing <= 0, (pg.Done > 0 || err != nil) && pg.Ref.Source == podgroup.Native:
+		return 0
+	case err == nil:
+		return missing
+	case !errors.As(err, &problem) || !problem.Waits || ran == 0:
+		return 0
+	}
+	return min(missing, waits)
 }
 
 // requestOf returns what a pod requests: devices, and CPU and memory of its host.

@@ -189,6 +189,41 @@ func TestMembersThatAreDone(t *testing.T) {
 	}
 }
 
+// A gang of four runs with two members, a third one waits, and the fourth does not exist. The scheduler plans the third, so a job makes room for
+// it. It makes none for a gang that has not started, nor where a user has to correct something.
+func TestShrinksForAGangThatLacksMembers(t *testing.T) {
+	for name, test := range map[string]struct {
+		runs   int
+		source podgroup.Source
+		waits  bool
+		want   int32
+	}{
+		"it has started":                 {2, podgroup.Label, true, 4},
+		"it has not started":             {0, podgroup.Label, true, 8},
+		"its user has to correct it":     {2, podgroup.Label, false, 8},
+		"the scheduler's queue holds it": {2, podgroup.Native, true, 8},
+	} {
+		rest := members(t, "rest", 3, 0, 0)
+		for i := range test.runs {
+			place(t, rest[i], "n1", 8+i)
+		}
+		r := ref("rest")
+		r.Source = test.source
+		for _, p := range rest {
+			if test.source == podgroup.Native {
+				p.Spec.SchedulingGroup = &v1.PodSchedulingGroup{PodGroupName: new("rest")}
+			}
+		}
+		w := newWorld(t, 8+test.runs, append(members(t, "train", 8, 8, 0), rest...)...)
+		must.OK(t, w.objects.Create(t.Context(), targetOf("train", 2, 8, 8)))
+		w.gangs.problems = map[podgroup.Ref]*podgroup.Problem{r: {Message: "3 of 4 members exist", Waits: test.waits}}
+		w.pass(0)
+		if got := w.target("train"); got.Spec.Workers != test.want {
+			t.Errorf("%s: %d workers, want %d: %+v", name, got.Spec.Workers, test.want, got.Status)
+		}
+	}
+}
+
 func TestObserve(t *testing.T) {
 	const a, b, c = "train-0", "train-1", "train-2"
 	for _, test := range []struct {

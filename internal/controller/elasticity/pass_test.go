@@ -122,7 +122,8 @@ func newWorld(t *testing.T, gpus int, pods ...*v1.Pod) *world {
 	w := &world{T: t, at: noon, said: events.NewFakeRecorder(100), refuse: func(string, string) error { return nil }}
 	w.gangs = &fakeGangs{sizes: map[podgroup.Ref][]int{ref("train"): {2, 4, 8}}}
 	node := &v1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n1", Labels: map[string]string{v1.LabelHostname: "n1"}}}
-	node.Status.Allocatable = v1.ResourceList{v1.ResourceCPU: resource.MustParse("64"), v1.ResourceMemory: resource.MustParse("64Gi")}
+	node.Status.Allocatable = v1.ResourceList{v1.ResourceCPU: resource.MustParse("64"), v1.ResourceMemory: resource.MustParse("64Gi"),
+		v1.ResourcePods: resource.MustParse("500"), v1alpha1.ResourceVGPU: resource.MustParse("1000")}
 	w.kube = kubefake.NewClientset(node, jobOf("train", 8))
 	for _, p := range pods {
 		must.OK(t, w.kube.Tracker().Add(p))

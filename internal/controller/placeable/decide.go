@@ -13,6 +13,7 @@ import (
 
 	"github.com/tandem-gpu/tandem/internal/cluster/kube"
 	"github.com/tandem-gpu/tandem/internal/controller/snapshot"
+	configv1 "github.com/tandem-gpu/tandem/pkg/api/config/v1"
 	"github.com/tandem-gpu/tandem/pkg/gang"
 	"github.com/tandem-gpu/tandem/pkg/vgpu"
 )
@@ -124,13 +125,14 @@ func (v *View) fit(g *group) fitting {
 	return fitting{refusal: plan.Refused, err: err}
 }
 
-// lower returns the pods that the scheduler may evict for a group.
+// lower returns the pods that the scheduler may evict for a group, by the defaults of its arguments: it never evicts pods of protected namespaces.
 func (v *View) lower(g *group) (list []*v1.Pod) {
 	if !g.preempts {
 		return nil
 	}
+	protected := configv1.DefaultProtectedNamespaces()
 	for _, pod := range v.Pods {
-		if _, placed := v.Cluster.Placed(pod); placed && corev1helpers.PodPriority(pod) < g.priority {
+		if _, placed := v.Cluster.Placed(pod); placed && corev1helpers.PodPriority(pod) < g.priority && !slices.Contains(protected, pod.Namespace) {
 			list = append(list, pod)
 		}
 	}

@@ -79,6 +79,11 @@ func TestDecide(t *testing.T) {
 		{"quota for less than a gang", grant(work("w", set("main", 9, template(10, inGang("train", "4")))), 3, ""), 0, 0, nil, Retry, []string{"quota for 3 pods, and at least 4 must run"}},
 		{"sick devices", work("w", set("main", 1, template(1))), 0, 0, sick, Pending, []string{"devices that are sick or cordoned would make up for it"}},
 		{"full of a lower priority", work("w", set("main", 8, template(10, class("high")))), 10, 10, nil, Ready, []string{"8 of 8 pods", "evicted pods of a lower priority"}},
+		{"full of a lower priority in kube-system", work("w", set("main", 1, template(10, class("high")))), 10, 10, func(o *snapshot.Objects) {
+			for _, p := range o.Pods {
+				p.Namespace = metav1.NamespaceSystem
+			}
+		}, Pending, []string{"takes 0"}},
 		{"full of the same priority", work("w", set("main", 1, template(10, class("high")))), 10, 1000, nil, Pending, []string{"takes 0"}},
 		{"full of a lower priority, and a class that never preempts", work("w", set("main", 1, template(10, class("polite")))), 10, 10, nil, Pending, []string{"takes 0"}},
 		{"no device anywhere", work("w", set("main", 1, template(1))), 0, 0, func(o *snapshot.Objects) { o.GPUNodes = nil }, Retry, []string{"takes at most 0"}},

@@ -29,6 +29,7 @@ func nodeOf(name, inRack string, devices int) (*v1.Node, *v1alpha1.GPUNode) {
 	n.Status.Conditions = []v1.NodeCondition{{Type: v1.NodeReady, Status: v1.ConditionTrue}}
 	n.Status.Allocatable = v1.ResourceList{
 		v1.ResourceCPU: resource.MustParse("64"), v1.ResourceMemory: resource.MustParse("512Gi"), v1.ResourcePods: resource.MustParse("110"),
+		v1alpha1.ResourceVGPU: resource.MustParse("1000"),
 	}
 	g := &v1alpha1.GPUNode{ObjectMeta: metav1.ObjectMeta{Name: name}}
 	for i := range devices {

@@ -13,6 +13,7 @@ import (
 
 	"github.com/tandem-gpu/tandem/internal/cluster/admission"
 	"github.com/tandem-gpu/tandem/internal/cluster/kube"
+	"github.com/tandem-gpu/tandem/internal/cluster/victims"
 	"github.com/tandem-gpu/tandem/pkg/api/v1alpha1"
 	"github.com/tandem-gpu/tandem/pkg/gang"
 	"github.com/tandem-gpu/tandem/pkg/vgpu"
@@ -27,10 +28,6 @@ type Objects struct {
 	// At is the time of the snapshot.
 	At time.Time
 }
-
-// overdue is how long a pod may take to end beyond its grace period. Until then its devices count as free, since who waits for
-// them gets them soon. Later something is wrong, and nobody knows when they are free.
-const overdue = time.Minute
 
 // Cluster is a snapshot.
 type Cluster struct {
@@ -74,6 +71,7 @@ func (r *Reader) Read(o Objects) *Cluster {
 	for i, n := range c.Infos {
 		rooms[i] = allocatable(n)
 	}
+	shares := make([][]share, len(c.Infos))
 	for _, pod := range o.Pods {
 		i, here := at[pod.Spec.NodeName]
 		if !here || pod.Status.Phase == v1.PodSucceeded || pod.Status.Phase == v1.PodFailed || ending(pod, o.At) {
@@ -83,19 +81,48 @@ func (r *Reader) Read(o Objects) *Cluster {
 		read[pod.UID] = is
 		c.pods[i]++
 		rooms[i] = rooms[i].Less(is.host)
-		if !kube.WantsVGPU(pod) {
-			continue
-		}
-		if is.err == nil && c.Nodes[i].Add(is.assignment) == nil {
-			c.placed[pod.UID], c.hosts[pod.UID] = is.assignment, is.host // others stay out of the ledgers
+		if kube.WantsVGPU(pod) {
+			shares[i] = append(shares[i], share{pod.UID, is})
 		}
 	}
-	for i, n := range c.Nodes {
-		n.SetRoom(rooms[i])
+	for i := range c.Nodes {
+		c.enter(i, shares[i])
+		c.Nodes[i].SetRoom(rooms[i])
 	}
 	r.read = read
 	c.bind()
 	return c
+}
+
+// share is what a pod on a node has of its devices.
+type share struct {
+	uid types.UID
+	reading
+}
+
+// enter adds the shares of a node's pods to its ledger, in the order of their UIDs, as the scheduler does. A share that does not fit belongs to a
+// pod that may run all the same: the devices that it names take no new pod. Where a pod does not say which devices it has, the node takes none,
+// as the scheduler keeps gangs off such a node.
+func (c *Cluster) enter(node int, shares []share) {
+	slices.SortFunc(shares, func(a, b share) int { return strings.Compare(string(a.uid), string(b.uid)) })
+	ledger, unknown, blocked := c.Nodes[node], false, map[vgpu.DeviceID]bool{}
+	for _, s := range shares {
+		switch {
+		case s.err != nil:
+			unknown = true
+		case ledger.Add(s.assignment) == nil:
+			c.placed[s.uid], c.hosts[s.uid] = s.assignment, s.host
+		default:
+			for i := range s.assignment.Containers {
+				for _, id := range s.assignment.Containers[i].Devices {
+					blocked[id] = true
+				}
+			}
+		}
+	}
+	if unknown || len(blocked) > 0 {
+		c.Nodes[node] = ledger.Only(func(device int) bool { return !unknown && !blocked[ledger.Devices()[device].ID] })
+	}
 }
 
 // bind gives gang.Cluster the rules of this cluster.
@@ -104,9 +131,10 @@ func (c *Cluster) bind() {
 	c.Hosts = func(node int) vgpu.Room { return allocatable(c.Infos[node]) }
 }
 
-// ending reports whether a pod is about to end: its deletion timestamp is when its grace period is over.
+// ending reports whether a pod is about to end, and its devices count as free: who waits for them gets them soon. Where that is uncertain the
+// scheduler counts on them no more than this.
 func ending(pod *v1.Pod, now time.Time) bool {
-	return pod.DeletionTimestamp != nil && now.Sub(pod.DeletionTimestamp.Time) < overdue
+	return pod.DeletionTimestamp != nil && !victims.Lingers(pod, now)
 }
 
 // Remove takes a pod out of the ledgers: it is to leave, and its room counts as free.
@@ -206,8 +234,9 @@ func (c *Cluster) addNodes(o Objects) map[string]int {
 		if err == nil && len(devices) == 0 {
 			continue
 		}
+		takes := usable(n, g, devices)
 		for i := range devices {
-			devices[i].Healthy = devices[i].Healthy && usable(n, g)
+			devices[i].Healthy = devices[i].Healthy && takes
 		}
 		var ledger *vgpu.Node
 		if err == nil {
@@ -222,15 +251,23 @@ func (c *Cluster) addNodes(o Objects) map[string]int {
 	return at
 }
 
-// usable reports whether a node takes new pods with vGPUs: its agent works, and it is ready and not cordoned.
-func usable(n *v1.Node, g *v1alpha1.GPUNode) bool {
+// usable reports whether a node takes new pods with vGPUs: its agent works, it is ready and not cordoned, and its kubelet offers the slots of all
+// healthy devices. A kubelet that offers fewer would refuse pods.
+func usable(n *v1.Node, g *v1alpha1.GPUNode, devices []vgpu.Device) bool {
 	ready := true
 	for i := range n.Status.Conditions {
 		if c := &n.Status.Conditions[i]; c.Type == v1.NodeReady {
 			ready = c.Status == v1.ConditionTrue
 		}
 	}
-	return ready && !n.Spec.Unschedulable && meta.IsStatusConditionTrue(g.Status.Conditions, v1alpha1.ConditionReady)
+	slots := int64(0)
+	for i := range devices {
+		if devices[i].Healthy {
+			slots += int64(devices[i].Slots)
+		}
+	}
+	offered := n.Status.Allocatable[v1alpha1.ResourceVGPU]
+	return ready && !n.Spec.Unschedulable && meta.IsStatusConditionTrue(g.Status.Conditions, v1alpha1.ConditionReady) && offered.Value() >= slots
 }
 
 // of reads a pod, or returns what it said before.
@@ -273,11 +310,7 @@ func (c *Cluster) admits(number, node int) int {
 	if !c.kinds[number].demand.MetBy(c.Infos[node]) {
 		return 0
 	}
-	most := c.Infos[node].Status.Allocatable.Pods().Value()
-	if most == 0 {
-		return 1 << 20 // a node that tells no bound
-	}
-	return max(0, int(most)-c.pods[node])
+	return max(0, int(c.Infos[node].Status.Allocatable.Pods().Value())-c.pods[node])
 }
 
 // bars returns why a node takes no pod of a kind, also once all its pods have ended.

@@ -29,6 +29,7 @@ func node(name string, pairs ...string) *v1.Node {
 	n.Status.Conditions = []v1.NodeCondition{{Type: v1.NodeReady, Status: v1.ConditionTrue}}
 	n.Status.Allocatable = v1.ResourceList{
 		v1.ResourceCPU: resource.MustParse("8"), v1.ResourceMemory: resource.MustParse("64Gi"), v1.ResourcePods: resource.MustParse("4"),
+		v1alpha1.ResourceVGPU: resource.MustParse("1000"),
 	}
 	return n
 }
@@ -244,7 +245,7 @@ func TestKindAndAdmits(t *testing.T) {
 }
 
 func TestNumberOfPods(t *testing.T) {
-	for allocatable, want := range map[string]int{"4": 3, "1": 0, "0": 1 << 20, "110": 109} {
+	for allocatable, want := range map[string]int{"4": 3, "1": 0, "0": 0, "110": 109} {
 		o := cluster(on(t, pod("a", 5), "n1", 0))
 		o.Nodes[1].Status.Allocatable[v1.ResourcePods] = resource.MustParse(allocatable)
 		c := new(Reader).Read(o)

@@ -270,28 +270,9 @@ func (b *builder) book() *vgpu.Node {
 		}
 	}
 	if len(blocked) > 0 {
-		return b.without(ledger, blocked)
+		return ledger.Only(func(device int) bool { return !blocked[ledger.Devices()[device].ID] })
 	}
 	return ledger
-}
-
-// without returns the ledger with the blocked devices marked as unhealthy.
-func (b *builder) without(ledger *vgpu.Node, blocked map[vgpu.DeviceID]bool) *vgpu.Node {
-	devices := slices.Clone(ledger.Devices())
-	for i := range devices {
-		devices[i].Healthy = devices[i].Healthy && !blocked[devices[i].ID]
-	}
-	out, err := vgpu.NewNode(ledger.Name(), devices)
-	if err != nil {
-		b.out.problem = brokenGPUNode
-		return ledger
-	}
-	for _, a := range ledger.Assignments() {
-		if err := out.Add(a); err != nil {
-			b.out.problem = "the node's ledger is broken"
-		}
-	}
-	return out
 }
 
 // addHolds adds the holds of the node. An unresolved bind comes before another hold of the same pod.
