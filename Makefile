@@ -109,7 +109,8 @@ lint: ## gofmt and golangci-lint, of which go vet is a part
 
 demo: ## a whole cluster on this machine, without GPUs; KEEP=1 leaves it up, KUBERNETES=1.35.4 has that API server
 	@echo "demo: compiling (minutes, the first time)"
-	go run ./test/demo $(if $(KUBERNETES),--kubernetes=$(KUBERNETES)) $(if $(KEEP),--keep)
+	@hack/still.sh "demo: compiling" go build -o bin/demo ./test/demo
+	bin/demo $(if $(KUBERNETES),--kubernetes=$(KUBERNETES)) $(if $(KEEP),--keep)
 
 sim: ## play the example scenarios with the scheduler's decisions (seconds)
 	@for s in examples/*.yaml; do go run ./cmd/simulator run $$s && echo || exit; done

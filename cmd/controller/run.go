@@ -138,15 +138,16 @@ type shared struct {
 	informers informers.SharedInformerFactory
 	// fleets says that the feature inference is on.
 	fleets bool
-	// now is the clock; nil is the real one.
-	now func() time.Time
+	// now is the clock, and pace how many times as fast as the real one it runs; nil is the real one.
+	now  func() time.Time
+	pace int
 }
 
 // addFeatures adds the features of the flag to a manager.
 func (s *settings) addFeatures(ctx context.Context, m manager.Manager, config *rest.Config, has served.Set) error {
 	with := shared{manager: m}
 	var err error
-	if with.now, err = clock(); err != nil {
+	if with.now, with.pace, err = clock(); err != nil {
 		return err
 	}
 	if with.kube, err = kubernetes.NewForConfig(config); err != nil {
@@ -237,7 +238,7 @@ func (s *settings) addInference(with shared) error {
 // addNotebooks adds the feature that parks idle notebooks.
 func (s *settings) addNotebooks(with shared) error {
 	o := s.notebooks
-	o.Informers, o.Kube, o.GPUNodes, o.Now = with.informers, with.kube, with.manager.GetClient(), with.now
+	o.Informers, o.Kube, o.GPUNodes, o.Now, o.Pace = with.informers, with.kube, with.manager.GetClient(), with.now, with.pace
 	o.Recorder = with.manager.GetEventRecorder("tandem-controller")
 	c, err := notebooks.New(o)
 	if err != nil {

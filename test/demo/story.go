@@ -57,7 +57,7 @@ func (c *cluster) beginServing(ctx context.Context) error {
 func (c *cluster) tell(ctx context.Context, out *terminal) error {
 	out.say("a training, a fleet and a notebook on %s and %s. The training is an elastic Job: 1 to %d workers of half an A100,", firstNode, secondNode, maxWorkers)
 	out.say("         as many as idle GPUs allow. The demo itself stands for Prometheus and for the notebook's server, no gateway runs, and")
-	out.say("         the clock of the controller is %d times as fast: a minute takes two seconds", clockSpeed)
+	out.say("         the clocks of the controllers are %d times as fast: a minute takes two seconds", clockSpeed)
 	for _, s := range c.story() {
 		out.say("  %s", s.what)
 		if err := c.play(ctx, out, &s); err != nil {

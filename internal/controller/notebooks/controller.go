@@ -34,8 +34,9 @@ type Options struct {
 	Every time.Duration
 	// Notice is the time from the warning to the end. Of a notebook with a shorter idle time it is half of that.
 	Notice time.Duration
-	// Now is the clock; nil is the real one.
-	Now func() time.Time
+	// Now is the clock; nil is the real one. Pace is how many times as fast it runs as the real one, by which the Controller looks; 0 is 1.
+	Now  func() time.Time
+	Pace int
 }
 
 // Bounds of Options.Every and Options.Notice.

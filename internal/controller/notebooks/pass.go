@@ -168,5 +168,5 @@ func (c *Controller) visit(ctx context.Context, v *visit) error {
 
 // config returns how to decide on a notebook.
 func (c *Controller) config(d *parking.Declared) notebook.Config {
-	return notebook.Config{Limit: d.Idle, Notice: min(c.options.Notice, d.Idle/2), Step: 2 * c.options.Every}
+	return notebook.Config{Limit: d.Idle, Notice: min(c.options.Notice, d.Idle/2), Step: 2 * c.options.Every * time.Duration(max(1, c.options.Pace))}
 }
