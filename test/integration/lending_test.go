@@ -40,6 +40,7 @@ func lendingPlays() []lendingPlay {
 			}
 		}},
 		{jumps, jumpPreempts},
+		{resting, equalJobsRest},
 	}
 }
 
