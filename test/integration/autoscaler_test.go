@@ -25,7 +25,7 @@ func TestAutoscaler(t *testing.T) {
 		t.Skip("needs Karpenter, minutes of building that no other test here needs: make test-autoscaler runs it (TANDEM_AUTOSCALER=1)")
 	}
 	t.Parallel()
-	c := startCluster(t, gangModes()[0], buildScheduler(t))
+	c := startCluster(t, gangModes()[0], schedulerProgram(t))
 	c.startKubelets(t)
 	c.startKarpenter(t)
 	c.startAgents(t)

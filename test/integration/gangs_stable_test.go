@@ -19,7 +19,7 @@ func stableMode() gangMode {
 // server behind it.
 func TestStableGangs(t *testing.T) {
 	t.Parallel()
-	c := startGangCluster(t, stableMode(), buildScheduler(t))
+	c := startGangCluster(t, stableMode(), schedulerProgram(t))
 	c.createClasses(t)
 	for _, p := range gangPlays() {
 		if everything() && p.in(suites()[0], c.gangMode) || p.name == "the examples run" {

@@ -45,8 +45,8 @@ func nativeMode() gangMode {
 	}
 }
 
-// buildScheduler returns the command as it is built for clusters, so that its own main decides what it starts with.
-func buildScheduler(t *testing.T) string {
+// schedulerProgram returns the file of the command as it is built for clusters, so that its own main decides what it starts with.
+func schedulerProgram(t *testing.T) string {
 	t.Helper()
 	return sandbox.ProgramForTest(t, "scheduler")
 }

@@ -65,7 +65,7 @@ func TestKueue(t *testing.T) {
 	if os.Getenv("TANDEM_KUEUE") != "1" {
 		t.Skip("needs Kueue and JobSet, minutes of building that no other test here needs, and root: make test-kueue runs it (TANDEM_KUEUE=1)")
 	}
-	c := startPreemptionCluster(t, gangModes()[0], buildScheduler(t), 4, 4, 4, 4)
+	c := startPreemptionCluster(t, gangModes()[0], schedulerProgram(t), 4, 4, 4, 4)
 	c.startKubelets(t)
 	c.applyFile(t, "deploy", "components", "placeable", "rbac.yaml")
 	c.applySource(t, jobSetModule, "config/components/crd/bases/jobset.x-k8s.io_jobsets.yaml")

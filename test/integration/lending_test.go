@@ -108,7 +108,7 @@ type lendingCluster struct {
 
 func startLendingCluster(t *testing.T, speed int) *lendingCluster {
 	t.Helper()
-	g := startCluster(t, gangModes()[0], buildScheduler(t), gpusPerNode)
+	g := startCluster(t, gangModes()[0], schedulerProgram(t), gpusPerNode)
 	c := &lendingCluster{fleetScene: &fleetScene{fleetCluster: &fleetCluster{gangCluster: g, began: time.Now(), speed: speed}}}
 	c.createClasses(t)
 	c.applySource(t, "sigs.k8s.io/gateway-api", "config/crd/standard/gateway.networking.k8s.io_httproutes.yaml")

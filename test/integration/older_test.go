@@ -15,7 +15,7 @@ func TestOlderAPIServer(t *testing.T) {
 		Authorization: authorization,
 		RuntimeConfig: map[string]string{"resource.k8s.io/v1/devicetaintrules": "false"},
 	}}
-	c := startGangCluster(t, mode, buildScheduler(t))
+	c := startGangCluster(t, mode, schedulerProgram(t))
 	served, err := c.admin.Discovery().ServerResourcesForGroupVersion("resource.k8s.io/v1")
 	if err != nil {
 		t.Fatal(err)

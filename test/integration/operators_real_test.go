@@ -31,7 +31,7 @@ func TestOperators(t *testing.T) {
 	t.Parallel()
 	mode := gangModes()[0]
 	mode.crds = []string{xk8sCRD} // Trainer writes PodGroups
-	c := startGangCluster(t, mode, buildScheduler(t))
+	c := startGangCluster(t, mode, schedulerProgram(t))
 	c.startKubelets(t)
 	c.startController(t)
 	kinds := operatedKinds()

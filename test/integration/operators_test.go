@@ -121,7 +121,7 @@ func operatedKinds() []operated {
 // CustomResourceDefinitions, and without the operators: the test makes the pods.
 func TestSizeFieldsOfOperators(t *testing.T) {
 	t.Parallel()
-	c := startGangCluster(t, gangModes()[0], buildScheduler(t))
+	c := startGangCluster(t, gangModes()[0], schedulerProgram(t))
 	c.startKubelets(t)
 	c.startController(t)
 	for _, kind := range operatedKinds() {

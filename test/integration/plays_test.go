@@ -164,7 +164,7 @@ func TestPlaysOnServer(t *testing.T) {
 	for _, mode := range gangModes() {
 		t.Run(mode.name, func(t *testing.T) {
 			t.Parallel()
-			c := startCluster(t, mode, buildScheduler(t))
+			c := startCluster(t, mode, schedulerProgram(t))
 			c.createClasses(t)
 			for _, s := range suites() {
 				plays := slices.DeleteFunc(slices.Clone(s.plays), func(p play) bool { return !p.onServer(s, mode) })

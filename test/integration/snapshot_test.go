@@ -27,7 +27,7 @@ import (
 // TestSnapshot reads the snapshot of the scheduler as it is built, under the rights of its account, as callers with unlike rights.
 func TestSnapshot(t *testing.T) {
 	t.Parallel()
-	c := &snapshotCluster{gangCluster: startCluster(t, gangModes()[0], buildScheduler(t), 2)}
+	c := &snapshotCluster{gangCluster: startCluster(t, gangModes()[0], schedulerProgram(t), 2)}
 	c.serve(t)
 	c.create(t, "team-a", fakecluster.Pod("train", 3))
 	c.create(t, "team-b", fakecluster.Pod("hidden-infer", 5))
