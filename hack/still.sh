@@ -3,14 +3,15 @@
 set -euo pipefail
 what=$1
 shift
-begin=$SECONDS
 (
-	trap 'kill $!; exit' TERM
-	while true; do
+	trap 'kill ${pause:-} 2>/dev/null || true; exit' TERM
+	while kill -0 $$ 2>/dev/null; do
 		sleep 10 >/dev/null 2>&1 & # without the output of this script, whose end its reader waits for
-		wait $!
-		echo "$what, $((SECONDS - begin)) s so far"
+		pause=$!
+		wait $pause
+		echo "$what, $SECONDS s so far"
 	done
 ) &
-trap "kill $!" EXIT
+ticker=$!
+trap 'kill $ticker 2>/dev/null || true' EXIT
 "$@"

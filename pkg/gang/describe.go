@@ -70,7 +70,7 @@ func (r *Refusal) whyNoRoom(name func([]Blocker) string) string {
 		text += "; " + r.where(r.After) + fmt.Sprintf(" takes %d after ", r.Want) + name(r.Blockers) + end
 	}
 	if r.Helps == vgpu.RecoveryHelps {
-		text += "; devices that are sick or cordoned would make up for it"
+		text += "; devices that take no pods now, such as sick or cordoned ones, would make up for it"
 	}
 	return text
 }

@@ -11,7 +11,7 @@ import (
 func (r Refusal) String() string {
 	s := r.sentence()
 	if r.Helps == RecoveryHelps && r.Reason != NoShareFits {
-		s += "; devices that are sick or cordoned would make up for it"
+		s += "; devices that take no pods now, such as sick or cordoned ones, would make up for it"
 	}
 	if r.Cut {
 		s += "; the search was cut short, there may be a fit that it did not see"

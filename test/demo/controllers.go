@@ -90,7 +90,7 @@ func (c *cluster) startControllers(ctx context.Context) error {
 // kubernetesControllers returns what runs each controller until its context ends. That of Jobs makes a member again after a pause, as short for its
 // usual 10 seconds as the clock of Tandem's controller is fast.
 func kubernetesControllers(ctx context.Context, client kubernetes.Interface, f informers.SharedInformerFactory) ([]func(context.Context, int), error) {
-	job.DefaultJobPodFailureBackOff /= clockSpeed
+	job.DefaultJobPodFailureBackOff = 10 * time.Second / clockSpeed
 	pods, services, nodes, claims := f.Core().V1().Pods(), f.Core().V1().Services(), f.Core().V1().Nodes(), f.Core().V1().PersistentVolumeClaims()
 	apps := f.Apps().V1()
 	jobs, err := job.NewController(ctx, client, pods, f.Batch().V1().Jobs(), nil, nil)

@@ -27,8 +27,8 @@ const (
 	notebookPath   = "/" + namespace + "/" + parkedNotebook
 )
 
-// jupyter stands for the Jupyter server of the notebook. It has one kernel, which is idle until somebody opens the page of the notebook: then a
-// cell runs.
+// jupyter stands for the Jupyter server of the notebook. It has one kernel, in which a cell runs at first and when somebody opens the page of the
+// notebook.
 type jupyter struct {
 	*site
 	activity time.Time
@@ -37,6 +37,7 @@ type jupyter struct {
 
 func startJupyter(activity time.Time) (*jupyter, error) {
 	j := &jupyter{activity: activity}
+	j.busy.Store(true)
 	var err error
 	j.site, err = newSite(j)
 	return j, err
@@ -109,8 +110,9 @@ func (c *cluster) awaitNotebook(ctx context.Context, runs bool) error {
 	})
 }
 
-// parkNotebook waits until the controller has parked the notebook. Another one gets its share.
+// parkNotebook ends the cell and waits until the controller has parked the notebook. Another one gets its share.
 func (c *cluster) parkNotebook(ctx context.Context) error {
+	c.jupyter.busy.Store(false)
 	if err := c.awaitNotebook(ctx, false); err != nil {
 		return err
 	}

@@ -29,7 +29,7 @@ func (c *cluster) story() []scene {
 		{what: "jane opens the notebook " + parkedNotebook + ", and makes the fleet " + fleetName + fmt.Sprintf(": %d requests a second arrive", requestsFew),
 			do: c.beginServing, workers: 4, replicas: few, nodes: both},
 		{what: fmt.Sprintf("the load of the fleet rises to %d requests a second", requestsMany), do: c.arrive(requestsMany), workers: 2, replicas: many, nodes: train},
-		{what: "nothing has worked in " + parkedNotebook + " for a minute: it is parked, and " + nextNotebook + " gets its share", do: c.parkNotebook,
+		{what: "a cell of " + parkedNotebook + " ends, and nothing works there for a minute: it is parked, and " + nextNotebook + " gets its share", do: c.parkNotebook,
 			workers: 2, replicas: many, event: "NotebookParked", nodes: []string{secondNode}},
 		{what: fmt.Sprintf("the load of the fleet falls to %d requests a second", requestsFew), do: c.arrive(requestsFew), workers: 4, replicas: few, nodes: train},
 		{what: "somebody opens the page of " + parkedNotebook + ": the training gives it a place", do: c.wakeNotebook,
@@ -57,7 +57,7 @@ func (c *cluster) beginServing(ctx context.Context) error {
 func (c *cluster) tell(ctx context.Context, out *terminal) error {
 	out.say("a training, a fleet and a notebook on %s and %s. The training is an elastic Job: 1 to %d workers of half an A100,", firstNode, secondNode, maxWorkers)
 	out.say("         as many as idle GPUs allow. The demo itself stands for Prometheus and for the notebook's server, no gateway runs, and")
-	out.say("         the clocks of the controllers are %d times as fast: a minute takes two seconds", clockSpeed)
+	out.say("         the clock of the controller is %d times as fast: a minute takes two seconds", clockSpeed)
 	for _, s := range c.story() {
 		out.say("  %s", s.what)
 		if err := c.play(ctx, out, &s); err != nil {

@@ -26,7 +26,7 @@ const (
 	starvedSpeed = 2
 )
 
-// lendingPlay is a test of a fleet and an elastic job that share four GPUs.
+// lendingPlay is a test of elastic jobs, and of a fleet where it makes one, that share four GPUs.
 type lendingPlay struct {
 	name string
 	run  func(*testing.T, *lendingCluster)

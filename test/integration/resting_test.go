@@ -52,8 +52,15 @@ func equalJobsRest(t *testing.T, c *lendingCluster) {
 		one, two := len(c.indexesOf(t, "one")), len(c.indexesOf(t, "two"))
 		return one+two == 7 && min(one, two) == 3, fmt.Sprintf("%d and %d members", one, two)
 	})
+	before := len(c.changes())
 	time.Sleep(rest / time.Duration(max(c.speed, 1)))
 
+	if all := c.changes(); len(all) > before {
+		t.Errorf("the jobs changed their sizes while they rested: %+v", all[before:])
+	}
+	if one, two := len(c.indexesOf(t, "one")), len(c.indexesOf(t, "two")); one+two != 7 || min(one, two) != 3 {
+		t.Errorf("after the rest the jobs have %d and %d members", one, two)
+	}
 	changes := map[string][]int64{}
 	for _, change := range c.changes() {
 		changes[change.what] = append(changes[change.what], change.to)
@@ -61,6 +68,8 @@ func equalJobsRest(t *testing.T, c *lendingCluster) {
 	for _, job := range []string{"one", "two"} {
 		if sizes := changes[job]; len(sizes) == 0 || len(sizes) > 3 { // the size with which the target is made, and two changes of it
 			t.Errorf("job %s should have had the sizes %v: a first one and two others at most", job, sizes)
+		} else if now := c.target(t, job).Spec.Workers; int64(now) != sizes[len(sizes)-1] {
+			t.Errorf("job %s should have the size %d, and the record ends with %v", job, now, sizes)
 		}
 		c.checkJob(t, job)
 	}

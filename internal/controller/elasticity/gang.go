@@ -213,21 +213,23 @@ func waiting(c *snapshot.Cluster, pods []*v1.Pod, gangs Gangs, scheduler string,
 }
 
 // lacks returns how many places a gang wants so that as many members run as must, 0 where it waits for none. A gang that has started and lacks
-// members wants places for those that exist. The queue of the scheduler keeps a gang by the PodGroup of Kubernetes out as long as it lacks any.
+// members wants places for those that exist. The queue of a scheduler that
+// knows the PodGroups of Kubernetes keeps such a gang out as long as it lacks any; whether this one does is unknown here.
 func lacks(pg *podgroup.Gang, err error) int {
 	ran, waits := running(pg), 0
 	for _, pod := range pg.Members {
-		if pod.Spec.NodeName == "" && pod.DeletionTimestamp == nil {
+		if pod.Spec.NodeName == "" && pod.DeletionTimestamp == nil && len(pod.Spec.SchedulingGates) == 0 {
 			waits++
 		}
 	}
-	missing, problem := pg.MinCount-ran, (*podgroup.Problem)(nil)
+	missing := pg.MinCount - ran
+	problem, is := errors.AsType[*podgroup.Problem](err)
 	switch {
 	case missing <= 0, (pg.Done > 0 || err != nil) && pg.Ref.Source == podgroup.Native:
 		return 0
 	case err == nil:
 		return missing
-	case !errors.As(err, &problem) || !problem.Waits || ran == 0:
+	case !is || !problem.Waits || ran == 0:
 		return 0
 	}
 	return min(missing, waits)

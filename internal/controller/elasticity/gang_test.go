@@ -193,17 +193,23 @@ func TestMembersThatAreDone(t *testing.T) {
 // it. It makes none for a gang that has not started, nor where a user has to correct something.
 func TestShrinksForAGangThatLacksMembers(t *testing.T) {
 	for name, test := range map[string]struct {
-		runs   int
-		source podgroup.Source
-		waits  bool
-		want   int32
+		exist, runs int
+		gated       bool
+		source      podgroup.Source
+		waits       bool
+		want        int32
 	}{
-		"it has started":                 {2, podgroup.Label, true, 4},
-		"it has not started":             {0, podgroup.Label, true, 8},
-		"its user has to correct it":     {2, podgroup.Label, false, 8},
-		"the scheduler's queue holds it": {2, podgroup.Native, true, 8},
+		"it has started":                       {3, 2, false, podgroup.Label, true, 7},
+		"it has lost more":                     {3, 1, false, podgroup.Label, true, 6},
+		"the only one that waits is not gated": {4, 2, true, podgroup.Label, true, 7},
+		"it has not started":                   {3, 0, false, podgroup.Label, true, 8},
+		"its user has to correct it":           {3, 2, false, podgroup.Label, false, 8},
+		"the scheduler's queue holds it":       {3, 2, false, podgroup.Native, true, 8},
 	} {
-		rest := members(t, "rest", 3, 0, 0)
+		rest := members(t, "rest", test.exist, 0, 0)
+		if test.gated {
+			rest[test.exist-1].Spec.SchedulingGates = []v1.PodSchedulingGate{{Name: "example.com/later"}}
+		}
 		for i := range test.runs {
 			place(t, rest[i], "n1", 8+i)
 		}
@@ -215,6 +221,7 @@ func TestShrinksForAGangThatLacksMembers(t *testing.T) {
 			}
 		}
 		w := newWorld(t, 8+test.runs, append(members(t, "train", 8, 8, 0), rest...)...)
+		w.gangs.sizes[ref("train")] = []int{2, 6, 7, 8}
 		must.OK(t, w.objects.Create(t.Context(), targetOf("train", 2, 8, 8)))
 		w.gangs.problems = map[podgroup.Ref]*podgroup.Problem{r: {Message: "3 of 4 members exist", Waits: test.waits}}
 		w.pass(0)

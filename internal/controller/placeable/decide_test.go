@@ -77,7 +77,7 @@ func TestDecide(t *testing.T) {
 		{"quota for the rest of a gang, of which two are done", reclaim(grant(work("w", set("main", 4, template(10, inGang("train", "4")))), 2, ""), 2), 0, 0, nil, Ready, []string{"2 of 2 pods"}},
 		{"quota for less than the rest of a gang", reclaim(grant(work("w", set("main", 4, template(10, inGang("train", "4")))), 1, ""), 2), 0, 0, nil, Retry, []string{"quota for 1 pods, and at least 2 must run"}},
 		{"quota for less than a gang", grant(work("w", set("main", 9, template(10, inGang("train", "4")))), 3, ""), 0, 0, nil, Retry, []string{"quota for 3 pods, and at least 4 must run"}},
-		{"sick devices", work("w", set("main", 1, template(1))), 0, 0, sick, Pending, []string{"devices that are sick or cordoned would make up for it"}},
+		{"sick devices", work("w", set("main", 1, template(1))), 0, 0, sick, Pending, []string{"devices that take no pods now, such as sick or cordoned ones, would make up for it"}},
 		{"full of a lower priority", work("w", set("main", 8, template(10, class("high")))), 10, 10, nil, Ready, []string{"8 of 8 pods", "evicted pods of a lower priority"}},
 		{"full of a lower priority in kube-system", work("w", set("main", 1, template(10, class("high")))), 10, 10, func(o *snapshot.Objects) {
 			for _, p := range o.Pods {

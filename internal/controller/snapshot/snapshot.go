@@ -59,6 +59,8 @@ type reading struct {
 	assignment vgpu.Assignment
 	err        error
 	host       vgpu.Room
+	// slots says that the pod's requests are legal, so that it may have devices although nothing says which.
+	slots bool
 }
 
 // Read returns a snapshot of the cluster.
@@ -109,7 +111,7 @@ func (c *Cluster) enter(node int, shares []share) {
 	for _, s := range shares {
 		switch {
 		case s.err != nil:
-			unknown = true
+			unknown = unknown || s.slots
 		case ledger.Add(s.assignment) == nil:
 			c.placed[s.uid], c.hosts[s.uid] = s.assignment, s.host
 		default:
@@ -131,10 +133,14 @@ func (c *Cluster) bind() {
 	c.Hosts = func(node int) vgpu.Room { return allocatable(c.Infos[node]) }
 }
 
-// ending reports whether a pod is about to end, and its devices count as free: who waits for them gets them soon. Where that is uncertain the
-// scheduler counts on them no more than this.
+// ending reports whether a pod is about to end, and its devices count as free: who waits for them gets them soon. Where that is uncertain they do
+// not, as in the scheduler. A member that the controller has given up counts as gone however long its grace period is: else the controller would
+// give up another one in each pass.
 func ending(pod *v1.Pod, now time.Time) bool {
-	return pod.DeletionTimestamp != nil && !victims.Lingers(pod, now)
+	if pod.DeletionTimestamp == nil {
+		return false
+	}
+	return !victims.Lingers(pod, now) || pod.Annotations[v1alpha1.AnnotationLeaving] != "" && now.Before(pod.DeletionTimestamp.Time)
 }
 
 // Remove takes a pod out of the ledgers: it is to leave, and its room counts as free.
@@ -279,6 +285,8 @@ func (r *Reader) of(pod *v1.Pod) reading {
 	is.host, _ = kube.Host(pod) // a request beyond any host counts as the largest one
 	if kube.WantsVGPU(pod) {
 		is.assignment, is.err = kube.AssignmentOf(pod)
+		_, broken := kube.Containers(pod)
+		is.slots = broken == nil
 	}
 	return is
 }

@@ -318,7 +318,8 @@ func TestReadWithoutVersion(t *testing.T) {
 	}
 }
 
-// A pod that ends counts as gone until a minute after its grace period, and one that is removed at once.
+// A pod that ends counts as gone until half a minute after its grace period, and one that is removed at once. One that has more than ten minutes to
+// end counts as there, unless the controller itself has given it up.
 func TestEndingAndRemoved(t *testing.T) {
 	noon := time.Date(2026, 1, 31, 12, 0, 0, 0, time.UTC)
 	stays, ends := on(t, pod("stays", 5), "n1", 0), on(t, pod("ends", 5), "n1", 1)
@@ -334,15 +335,21 @@ func TestEndingAndRemoved(t *testing.T) {
 		}
 	}
 	o := cluster(stays, ends)
-	o.At = noon.Add(59 * time.Second)
+	o.At = noon.Add(30 * time.Second)
 	c := new(Reader).Read(o)
 	want(c, 6000, 1, false)
 	c.Remove(ends) // it is not there
 	want(c, 6000, 1, false)
 	c.Remove(stays)
 	want(c, 8000, 0, false)
-	o.At = noon.Add(time.Minute)
+	o.At = noon.Add(31 * time.Second)
 	want(new(Reader).Read(o), 4000, 2, true)
+	o.At = noon.Add(-10 * time.Minute)
+	want(new(Reader).Read(o), 6000, 1, false)
+	o.At = o.At.Add(-time.Second)
+	want(new(Reader).Read(o), 4000, 2, true)
+	ends.Annotations[v1alpha1.AnnotationLeaving] = "2026-01-31T11:00:00Z"
+	want(new(Reader).Read(o), 6000, 1, false)
 }
 
 // Without and Book change a cluster that shares its nodes with another one, and leave that one as it is.
