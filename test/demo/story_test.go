@@ -35,12 +35,16 @@ func TestRequests(t *testing.T) {
 	}
 }
 
-// The notebook is idle until somebody opens its page. What the controller and the tab of a browser read does not count.
+// The notebook is busy until its cell ends, and again when somebody opens its page. What the controller and the tab of a browser read does not count.
 func TestJupyter(t *testing.T) {
 	j, err := startJupyter(time.Unix(1700000000, 0))
 	must.OK(t, err)
 	defer j.close()
 	base := j.url() + notebookPath
+	if got := fetch(t, base+"/api/kernels"); !strings.Contains(got, "busy") {
+		t.Errorf("at first the kernel is %s", got)
+	}
+	j.busy.Store(false)
 	idle := `[{"execution_state":"idle","last_activity":"2023-11-14T22:13:20Z"}]`
 	for _, c := range []struct{ path, want string }{
 		{"/api/kernels", idle}, {"/api/terminals", "[]"}, {"/api/kernels", idle},

@@ -29,6 +29,10 @@ type Objects struct {
 	At time.Time
 }
 
+// overdue is how long a member that the controller has given up may take to end beyond its grace period. Later something is wrong, and nobody
+// knows when its devices are free.
+const overdue = time.Minute
+
 // Cluster is a snapshot.
 type Cluster struct {
 	gang.Cluster
@@ -134,13 +138,13 @@ func (c *Cluster) bind() {
 }
 
 // ending reports whether a pod is about to end, and its devices count as free: who waits for them gets them soon. Where that is uncertain they do
-// not, as in the scheduler. A member that the controller has given up counts as gone however long its grace period is: else the controller would
-// give up another one in each pass.
+// not, as in the scheduler. A member that the controller has given up counts as gone however long its grace period is, and until it is overdue: else
+// the controller would give up another one in each pass.
 func ending(pod *v1.Pod, now time.Time) bool {
 	if pod.DeletionTimestamp == nil {
 		return false
 	}
-	return !victims.Lingers(pod, now) || pod.Annotations[v1alpha1.AnnotationLeaving] != "" && now.Before(pod.DeletionTimestamp.Time)
+	return !victims.Lingers(pod, now) || pod.Annotations[v1alpha1.AnnotationLeaving] != "" && now.Sub(pod.DeletionTimestamp.Time) < overdue
 }
 
 // Remove takes a pod out of the ledgers: it is to leave, and its room counts as free.

@@ -350,6 +350,10 @@ func TestEndingAndRemoved(t *testing.T) {
 	want(new(Reader).Read(o), 4000, 2, true)
 	ends.Annotations[v1alpha1.AnnotationLeaving] = "2026-01-31T11:00:00Z"
 	want(new(Reader).Read(o), 6000, 1, false)
+	o.At = noon.Add(59 * time.Second)
+	want(new(Reader).Read(o), 6000, 1, false)
+	o.At = noon.Add(time.Minute)
+	want(new(Reader).Read(o), 4000, 2, true)
 }
 
 // Without and Book change a cluster that shares its nodes with another one, and leave that one as it is.
