@@ -190,6 +190,33 @@ func TestUsable(t *testing.T) {
 	}
 }
 
+// A device that two pods overfill takes no more, and neither does a node with a pod whose devices nobody knows, or whose kubelet offers too little.
+func TestClosed(t *testing.T) {
+	short := func(o *Objects) { o.Nodes[1].Status.Allocatable[v1alpha1.ResourceVGPU] = resource.MustParse("19") }
+	enough := func(o *Objects) { o.Nodes[1].Status.Allocatable[v1alpha1.ResourceVGPU] = resource.MustParse("20") }
+	broken := annotated(on(t, pod("b", 6), "n1", 1), "{")
+	illegal := broken.DeepCopy()
+	illegal.Spec.Containers[0].Resources.Limits[v1alpha1.ResourceVGPU] = resource.MustParse("-1")
+	for name, c := range map[string]struct {
+		pods   []*v1.Pod
+		change func(*Objects)
+		want   [2]bool // whether the devices of n1 take pods
+	}{
+		"all fits":                   {[]*v1.Pod{on(t, pod("a", 5), "n1", 0), on(t, pod("b", 5), "n1", 0)}, enough, [2]bool{true, true}},
+		"too much on a device":       {[]*v1.Pod{on(t, pod("a", 5), "n1", 0), on(t, pod("b", 6), "n1", 0)}, enough, [2]bool{false, true}},
+		"nobody knows which devices": {[]*v1.Pod{on(t, pod("a", 5), "n1", 0), broken}, enough, [2]bool{}},
+		"a pod that may have none":   {[]*v1.Pod{illegal}, enough, [2]bool{true, true}},
+		"the kubelet offers less":    {nil, short, [2]bool{}},
+	} {
+		o := cluster(c.pods...)
+		c.change(&o)
+		devices := new(Reader).Read(o).Nodes[0].Devices()
+		if got := [2]bool{devices[0].Healthy, devices[1].Healthy}; got != c.want {
+			t.Errorf("%s: the devices take pods: %v, want %v", name, got, c.want)
+		}
+	}
+}
+
 // The nodes are in the order of their names; those without GPUs are left out, and those whose GPUs cannot be read.
 func TestNodes(t *testing.T) {
 	o := cluster()
