@@ -110,3 +110,14 @@ func TestPausedKeepsItsNumber(t *testing.T) {
 		}
 	}
 }
+
+// A pause forgets what has begun, and keeps what the status of the target still has to tell.
+func TestPauseKeepsTheRecord(t *testing.T) {
+	start := time.Unix(1_800_000_000, 0)
+	s := New(Config{Notice: time.Minute, Within: time.Minute}, start)
+	s.Step(Numbered{}, start)
+	s.Step(Looked{&View{Paused: true}}, start.Add(time.Second))
+	if at, moved := s.Moved(); !moved || !at.Equal(start) {
+		t.Errorf("the number came at %v (%v), want %v", at, moved, start)
+	}
+}
