@@ -138,6 +138,7 @@ var fleetConditions = Section{
 		{"Scaled", "all variants have their wanted replicas", "The variants have their sizes.", "Nothing."},
 		{"RuleAmbiguous", "give the rule a name, and the same one to route.httpRoute.ruleName", "Two rules of the route have all backends of the fleet, and its index does not tell for sure which is its own.", "Name the rule, and give `route.httpRoute.ruleName` the name."},
 		{"AnotherWriter", "and somebody changed that again soon", "Something else writes the replicas of a variant: a GitOps tool, the owner of the Deployment, a script. The controller leaves them alone for half an hour, then longer.", "Stop one of the two: take `replicas` out of the manifests, or remove the variant. `kubectl get deployment NAME -o yaml --show-managed-fields` says who writes."},
+		{"QuotaExceeded", "ResourceQuota … refuses pods of … beyond …", "A ResourceQuota of the namespace refuses further pods of a variant. The fleet goes on with those that exist, and asks for more after five minutes.", "Nothing, if the quota is [the cap of the fleet](../guides/inference.md#a-cap); else raise it."},
 		{"Loading", "variant … has … ready replicas of …", "Replicas start.", "Wait for `loadTime`; then the events of the pods."},
 		{"WaitsForRoute", "when the route gives it less", "A variant shrinks after its requests have gone elsewhere.", "Nothing, if the condition Routed is true."},
 		{"ScaleTargetMissing", "create it, or correct scaleTargetRef", "The Deployment of a variant does not exist.", "Create it, or correct `scaleTargetRef`."},

@@ -41,6 +41,7 @@ func lendingPlays() []lendingPlay {
 		}},
 		{jumps, jumpPreempts},
 		{resting, equalJobsRest},
+		{"a quota refuses a replica", quotaRefuses},
 	}
 }
 
@@ -104,6 +105,8 @@ type lendingCluster struct {
 	// rate arrives since a time of the controller's clock, and more each minute.
 	rate, more float64
 	since      time.Time
+	// admits is how many replicas a ResourceQuota lets each Deployment have, 0 for no quota.
+	admits int
 }
 
 func startLendingCluster(t *testing.T, speed int) *lendingCluster {
@@ -151,9 +154,24 @@ func (c *lendingCluster) startDeployments(t *testing.T) {
 	eachDeployment(t, c.admin, c.host)
 }
 
-// host makes the pods and the endpoints of a Deployment. An error is not told: the next round tries again.
+// host makes the pods, the endpoints and the status of a Deployment. An error is not told: the next round tries again.
 func (c *lendingCluster) host(ctx context.Context, d *appsv1.Deployment) {
-	serves := make([]bool, *d.Spec.Replicas)
+	c.mu.Lock()
+	made := *d.Spec.Replicas
+	if c.admits > 0 {
+		made = min(made, int32(c.admits))
+	}
+	c.mu.Unlock()
+	status := appsv1.DeploymentStatus{ObservedGeneration: d.Generation, Replicas: made}
+	if made < *d.Spec.Replicas {
+		status.Conditions = []appsv1.DeploymentCondition{{Type: appsv1.DeploymentReplicaFailure, Status: v1.ConditionTrue, Reason: "FailedCreate",
+			Message: `pods "bert" is forbidden: exceeded quota: replicas, requested: requests.tandem-gpu.io/vgpu=10, used: requests.tandem-gpu.io/vgpu=10, limited: requests.tandem-gpu.io/vgpu=10`}}
+	}
+	if s := d.Status; s.ObservedGeneration != d.Generation || s.Replicas != made || len(s.Conditions) != len(status.Conditions) {
+		d.Status = status
+		_, _ = c.admin.AppsV1().Deployments(d.Namespace).UpdateStatus(ctx, d, metav1.UpdateOptions{})
+	}
+	serves := make([]bool, made)
 	for i := range serves {
 		pod, err := c.admin.CoreV1().Pods(d.Namespace).Get(ctx, fmt.Sprintf("%s-%d", d.Name, i), metav1.GetOptions{})
 		if apierrors.IsNotFound(err) {
@@ -296,4 +314,37 @@ func jumpPreempts(t *testing.T, c *lendingCluster) {
 	})
 	c.checkJob(t, "train")
 	c.checkRunning(t)
+}
+
+// quotaRefuses: the fleet needs another replica, and a quota of its namespace does not admit that. The fleet says so, and the job has the GPU that is idle. When the
+// quota is raised, the replica comes within some minutes, and a member leaves for it.
+func quotaRefuses(t *testing.T, c *lendingCluster) {
+	c.admit(1)
+	c.arrives(20, 0)
+	c.beginFleet(t)
+	c.submit(t, patientPod("filler", "", "", 10))
+	c.startJob(t, c.elasticJob("train", 10, 3))
+	c.awaitWorkers(t, "train", 2)
+	c.arrives(80, 0)
+	c.awaitReason(t, "bert", v1alpha1.ConditionScaled, "QuotaExceeded")
+	c.deletePod(t, "filler")
+	c.awaitWorkers(t, "train", 3)
+	if s := c.fleet(t, "bert").Status; s.Reason != "AtMost" || !strings.Contains(s.Message, "ResourceQuota replicas refuses pods of Deployment bert-a100 beyond 1 (") {
+		t.Errorf("%+v", s)
+	}
+	if d, err := c.admin.AppsV1().Deployments(c.gangCluster.namespace).Get(t.Context(), "bert-a100", metav1.GetOptions{}); err != nil || *d.Spec.Replicas != 1 {
+		t.Errorf("the Deployment asks for %+v, %v", d.Spec.Replicas, err)
+	}
+	c.admit(0)
+	c.awaitReplicas(t, 2)
+	c.awaitWorkers(t, "train", 2)
+	c.checkJob(t, "train")
+	c.checkRunning(t)
+}
+
+// admit sets how many replicas a quota admits, 0 for any number.
+func (c *lendingCluster) admit(replicas int) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.admits = replicas
 }

@@ -111,6 +111,9 @@ type world struct {
 	writes []string
 	// before is called before a patch is applied: with "scale bert-a100" or "route bert". It may change the objects, or refuse.
 	before func(what string) error
+	// quota is how many pods a ResourceQuota lets a Deployment have, where it bounds them. With stale, their controller has not seen the last number.
+	quota map[string]int
+	stale bool
 	// podLabels are those of the pod template of bert-a100.
 	podLabels map[string]string
 	// scaleErr is the answer to reads of Deployments and scales of a name, else nil.
@@ -120,7 +123,7 @@ type world struct {
 // newWorld has the fleet bert, its Deployments with 1 and 0 replicas, all ready, and its route.
 func newWorld(t *testing.T, more ...*v1alpha1.InferenceFleet) *world {
 	w := &world{T: t, at: noon, said: events.NewFakeRecorder(1000), prom: startPrometheus(t), replicas: map[string]int{"bert-a100": 1, "bert-t4": 0},
-		ready: map[string]int{}, route: object(t, aRoute), scaleErr: map[string]error{}}
+		ready: map[string]int{}, route: object(t, aRoute), scaleErr: map[string]error{}, quota: map[string]int{}}
 	f := read[v1alpha1.InferenceFleet](t, bert)
 	scheme := runtime.NewScheme()
 	must.OK(t, v1alpha1.AddToScheme(scheme))
@@ -198,7 +201,15 @@ func (w *world) scale(name string) (*unstructured.Unstructured, error) {
 		spec["replicas"] = int64(n)
 	}
 	return &unstructured.Unstructured{Object: map[string]any{"apiVersion": "autoscaling/v1", "kind": "Scale", "metadata": map[string]any{"name": name, "namespace": "ns"}, "spec": spec,
-		"status": map[string]any{"selector": "app=" + name}}}, nil
+		"status": map[string]any{"selector": "app=" + name, "replicas": int64(w.made(name))}}}, nil
+}
+
+// made is how many pods a Deployment has.
+func (w *world) made(name string) int {
+	if most, bounded := w.quota[name]; bounded {
+		return min(most, w.replicas[name])
+	}
+	return w.replicas[name]
 }
 
 // deployment has the pod template of bert-a100.
@@ -209,7 +220,18 @@ func (w *world) deployment(name string) (*unstructured.Unstructured, error) {
 	if _, has := w.replicas[name]; !has {
 		return nil, apierrors.NewNotFound(schema.GroupResource{Group: "apps", Resource: "deployments"}, name)
 	}
-	o := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "apps/v1", "kind": "Deployment", "metadata": map[string]any{"name": name, "namespace": "ns"}}}
+	status := map[string]any{"observedGeneration": int64(2)}
+	if w.stale {
+		status["observedGeneration"] = int64(1)
+	}
+	if w.made(name) < w.replicas[name] {
+		status["conditions"] = []any{
+			map[string]any{"type": "Progressing", "status": "True"},
+			map[string]any{"type": "ReplicaFailure", "status": "True", "reason": "FailedCreate", "message": refuse},
+		}
+	}
+	o := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "apps/v1", "kind": "Deployment", "status": status,
+		"metadata": map[string]any{"name": name, "namespace": "ns", "generation": int64(2)}}}
 	must.OK(w.T, unstructured.SetNestedStringMap(o.Object, w.podLabels, "spec", "template", "metadata", "labels"))
 	return o, nil
 }
@@ -311,8 +333,8 @@ func (w *world) settle(span time.Duration) (writes []string) {
 	w.Helper()
 	for range int(span / (15 * time.Second)) {
 		writes = append(writes, w.pass()...)
-		for name, n := range w.replicas {
-			w.setReady(name, n)
+		for name := range w.replicas {
+			w.setReady(name, w.made(name))
 		}
 	}
 	return writes

@@ -124,6 +124,9 @@ func (v *visit) observeVariant(ctx context.Context, i int, present map[string]bo
 		}
 		if v.refused[i] = refused; t != nil {
 			v.targets[i], out.Wanted = t, t.replicas
+			if err := v.bound(ctx, out, t); err != nil {
+				return err
+			}
 			v.refused[i] = v.contested(out.Name, t)
 		}
 	}

@@ -54,6 +54,8 @@ type target struct {
 	// spec is that of the Scale. Kubernetes leaves replicas out of it where there are 0.
 	spec     map[string]any
 	replicas int
+	// pods is how many of the replicas exist.
+	pods int
 	// selector matches its pods; nil where the Scale does not say which.
 	selector labels.Selector
 }
@@ -120,6 +122,8 @@ func (s *scales) read(ctx context.Context, namespace string, ref *v1alpha1.Fleet
 		return nil, nil, fmt.Errorf("read the scale of %s %s: %w", ref.Kind, ref.Name, err)
 	}
 	t.replicas = int(n)
+	exist, _, _ := unstructured.NestedInt64(scale.Object, "status", "replicas")
+	t.pods = int(exist)
 	if text, _, _ := unstructured.NestedString(scale.Object, "status", "selector"); text != "" {
 		if t.selector, err = labels.Parse(text); err != nil {
 			t.selector = nil // the object may say what it likes there

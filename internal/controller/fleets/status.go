@@ -88,7 +88,7 @@ func (v *visit) status(o outcome, prioritized condition) *v1alpha1.InferenceFlee
 		said(v1alpha1.ConditionMeasured, v.measured.problem, reasonMeasured, "Prometheus says how many requests arrive"+v.silence()),
 		v.promiseKept(),
 		v.routed(o),
-		said(v1alpha1.ConditionScaled, cmp.Or(v.firstRefused(), o.scaled, v.loading()), reasonScaled, "all variants have their wanted replicas"),
+		said(v1alpha1.ConditionScaled, cmp.Or(v.firstRefused(), o.scaled, v.quotaExceeded(), v.loading()), reasonScaled, "all variants have their wanted replicas"),
 		prioritized)
 	return s
 }
@@ -106,8 +106,12 @@ func (v *visit) variantStatus(i int, o outcome) v1alpha1.FleetVariantStatus {
 	if until := v.memory.written(f.Name).Undone().Until; v.now.Before(until) {
 		alone = &metav1.Time{Time: until.Truncate(time.Second)}
 	}
+	var refused *metav1.Time
+	if c := v.memory.capped[f.Name]; c != nil {
+		refused = &metav1.Time{Time: c.until.Truncate(time.Second)}
+	}
 	return v1alpha1.FleetVariantStatus{
-		Name: f.Name, Replicas: int32(p.Replicas), Ready: int32(f.Ready), Selector: v.selector(i), LeftAloneUntil: alone,
+		Name: f.Name, Replicas: int32(p.Replicas), Ready: int32(f.Ready), Selector: v.selector(i), LeftAloneUntil: alone, RefusedUntil: refused,
 		Weight:   int32(weight),
 		Capacity: short(p.Capacity), Slowdown: short(p.Slowdown), Later: v.later(i),
 	}

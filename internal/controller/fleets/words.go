@@ -37,7 +37,11 @@ func (v *visit) reason() string {
 		}
 		return fmt.Sprintf("%s requests a second are expected, %s are served %s", short(v.plan.Demand), short(v.served()), within)
 	case traffic.AtMost:
-		return fmt.Sprintf("%s requests a second are expected, and the largest numbers of replicas serve %s %s: raise maxReplicas", short(v.plan.Demand), short(v.plan.Capacity), within)
+		helps := "raise maxReplicas"
+		if q := v.quotaExceeded(); q != nil {
+			helps = q.message
+		}
+		return fmt.Sprintf("%s requests a second are expected, and the largest numbers of replicas serve %s %s: %s", short(v.plan.Demand), short(v.plan.Capacity), within, helps)
 	case traffic.Shrinks:
 		return fmt.Sprintf("fewer replicas have been enough for %v, and it has not grown in that time", v.plan.Patience)
 	case traffic.Cheaper:
