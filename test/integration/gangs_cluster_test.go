@@ -141,10 +141,10 @@ func (c *gangCluster) install(t *testing.T) {
 // label gives a node the labels of a kubelet and of its rack.
 func (c *gangCluster) label(t *testing.T, node, rack string) {
 	t.Helper()
-	n, err := c.admin.CoreV1().Nodes().Get(t.Context(), node, metav1.GetOptions{})
+	n, err := c.admin.CoreV1().Nodes().Get(life(t), node, metav1.GetOptions{})
 	must.OK(t, err)
 	n.Labels = map[string]string{v1.LabelHostname: node, v1.LabelTopologyZone: "z", rackLabel: rack}
-	if _, err := c.admin.CoreV1().Nodes().Update(t.Context(), n, metav1.UpdateOptions{}); err != nil {
+	if _, err := c.admin.CoreV1().Nodes().Update(life(t), n, metav1.UpdateOptions{}); err != nil {
 		t.Fatal(err)
 	}
 }

@@ -67,6 +67,7 @@ func suites() []suite {
 		{"the example of preemption", labelOnly, gang, nil, []play{{name: "others make room for the urgent job", run: urgentExample}}},
 		{"profiles", labelOnly, gang, nil, []play{{name: "a profile comes right after its pods", run: lateProfile}}},
 		{"elastic", everyMode, gang, runElastic, elasticPlays()},
+		{"ends of gangs", everyMode, gang, runReadyKubelets, endPlays()},
 		{"changes", labelOnly, gang, nil, []play{
 			{name: "a PodGroup is served later", run: servedLater, real: labelOnly},
 		}},

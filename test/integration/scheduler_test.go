@@ -111,7 +111,7 @@ func podInformer(client kubernetes.Interface) cache.SharedIndexInformer {
 // createNode creates a ready Node and its GPUNode.
 func createNode(t *testing.T, api *rest.Config, g *v1alpha1.GPUNode) {
 	t.Helper()
-	err := cluster.AddNode(t.Context(), clientFor(t, api), g.Name, nil, v1.ResourceList{
+	err := cluster.AddNode(life(t), clientFor(t, api), g.Name, nil, v1.ResourceList{
 		v1.ResourceCPU: resource.MustParse("1000"), v1.ResourceMemory: resource.MustParse("1Ti"), v1.ResourcePods: resource.MustParse("500"),
 		v1alpha1.ResourceVGPU: resource.MustParse("1000"),
 	})
@@ -123,7 +123,7 @@ func createGPUNode(t *testing.T, api *rest.Config, g *v1alpha1.GPUNode) {
 	t.Helper()
 	client, err := dynamic.NewForConfig(patient(api))
 	must.OK(t, err)
-	must.OK(t, cluster.AddGPUNode(t.Context(), client, g))
+	must.OK(t, cluster.AddGPUNode(life(t), client, g))
 }
 
 func createPod(t *testing.T, client kubernetes.Interface, name string, slots int) {
