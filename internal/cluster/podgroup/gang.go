@@ -30,8 +30,8 @@ const (
 	Label Source = "label"
 )
 
-// fieldOf returns the field of a pod that names its gang.
-func fieldOf(s Source) string {
+// FieldOf returns the field of a pod that names its gang.
+func FieldOf(s Source) string {
 	switch s {
 	case Native:
 		return membership.FieldPodGroup

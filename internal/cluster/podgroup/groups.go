@@ -132,10 +132,10 @@ func missing(r Ref) string {
 func unserved(r Ref) string {
 	if r.Source == XK8s {
 		return fmt.Sprintf("%s names PodGroup %s, and the API server serves no PodGroups of %s that this scheduler reads: serve %s, or remove the label",
-			fieldOf(r.Source), r.Name, r.Source, membership.XK8sPodGroups.Version)
+			FieldOf(r.Source), r.Name, r.Source, membership.XK8sPodGroups.Version)
 	}
 	return fmt.Sprintf("%s names PodGroup %s, and the API server serves no PodGroups of %s that this scheduler reads, neither in %s nor in %s: "+
-		"serve them, or leave the field out", fieldOf(r.Source), r.Name, r.Source, membership.NativePodGroups.Version, membership.StablePodGroups.Version)
+		"serve them, or leave the field out", FieldOf(r.Source), r.Name, r.Source, membership.NativePodGroups.Version, membership.StablePodGroups.Version)
 }
 
 // explain keeps the error of the PodGroups' informer, for the gangs that wait.

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"time"
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/tools/cache"
@@ -33,6 +34,8 @@ type gang struct {
 	problem *Problem
 	built   bool
 	done    done
+	// origins of the members that were ever there, with the time when each made its first one.
+	origins map[Origin]time.Time
 }
 
 // podChanged handles a change of a pod. The informer's store has its present state.
@@ -107,7 +110,7 @@ func (s *Set) conflict(pod *v1.Pod, ref Ref) string {
 	}{{XK8s, names.XK8s, s.served.XK8s}, {Label, names.Label, true}} {
 		if other.served && other.name != "" && other.name != ref.Name {
 			return fmt.Sprintf("pod %s names two gangs, %s by %s and %s by %s: name one, or both alike",
-				pod.Name, ref.Name, fieldOf(ref.Source), other.name, fieldOf(other.source))
+				pod.Name, ref.Name, FieldOf(ref.Source), other.name, FieldOf(other.source))
 		}
 	}
 	return ""
@@ -118,12 +121,13 @@ func byRank(a, b *member) int { return a.rank.Compare(b.rank) }
 func (s *Set) insert(key string, m *member) {
 	g := s.gangs[m.ref]
 	if g == nil {
-		g = &gang{ref: m.ref}
+		g = &gang{ref: m.ref, origins: map[Origin]time.Time{}}
 		s.gangs[m.ref] = g
 	}
 	at, _ := slices.BinarySearchFunc(g.members, m, byRank)
 	g.members = slices.Insert(g.members, at, m)
 	g.built = false
+	g.noteOrigin(m.pod)
 	s.known[key] = m
 }
 

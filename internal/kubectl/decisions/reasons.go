@@ -10,6 +10,7 @@ type Reason struct {
 // reasons are sorted by the program, then by the name. Reasons of other plugins of the scheduler are not among them.
 var reasons = []Reason{
 	{"FailedScheduling", "a pod found no place"},
+	{"GangNameTaken", "a pod joins the running gang of another job"},
 	{"GangPlaced", "all members of a gang that must run have places"},
 	{"GangReleased", "a gang lost its places"},
 	{"NodePaused", "a node gets no pods for a while"},

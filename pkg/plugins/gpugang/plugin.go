@@ -57,6 +57,8 @@ type Gangs interface {
 	Of(pod *v1.Pod) (podgroup.Ref, bool)
 	// Gang returns what the API says of a gang. The error is a *podgroup.Problem.
 	Gang(ref podgroup.Ref) (*podgroup.Gang, error)
+	// Began returns when an object first made a member of a gang, and whether others make members too.
+	Began(ref podgroup.Ref, o podgroup.Origin) (at time.Time, several bool)
 	// See makes a pod known at once, before the informer does.
 	See(pod *v1.Pod)
 	// OnChange has a function called whenever a gang or its members changed.

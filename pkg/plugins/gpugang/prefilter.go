@@ -82,6 +82,7 @@ func (p *Plugin) PreFilter(ctx context.Context, cs fwk.CycleState, pod *v1.Pod, 
 	if why := p.heldBack(ref, pod); why != "" {
 		return nil, verdict.New(fwk.UnschedulableAndUnresolvable, why)
 	}
+	p.warnOfName(ref, pod)
 	defer p.machine.Flush(ctx)
 	c := &cycle{cs: cs, pod: pod, nodes: nodes}
 	p.triesItself(ref)

@@ -1,0 +1,46 @@
+package gpugang
+
+import (
+	"fmt"
+
+	v1 "k8s.io/api/core/v1"
+
+	"github.com/tandem-gpu/tandem/internal/cluster/podgroup"
+	"github.com/tandem-gpu/tandem/internal/scheduler/machine"
+)
+
+// warnOfName says of a pod that it joins a gang that ran whole before its maker made the first member, where another object of the same
+// kind made those that run. Nothing else tells a second job with the name of the gang from several that make up one on purpose: these
+// have made members before their gang starts. So the pod is placed all the same.
+func (p *Plugin) warnOfName(ref podgroup.Ref, pod *v1.Pod) {
+	own := podgroup.OriginOf(pod)
+	began, several := p.gangs.Began(ref, own)
+	if own.Name == "" || !several || wasTried(pod) {
+		return
+	}
+	pg, _ := p.gangs.Gang(ref)
+	if pg == nil || pg.MinCount == 0 {
+		return
+	}
+	ran, other := 0, own
+	for _, m := range pg.Members {
+		at, of := machine.ScheduledAt(m), podgroup.OriginOf(m)
+		if of != own && of.Kind == own.Kind && m.DeletionTimestamp == nil && !at.IsZero() && at.Before(began) {
+			ran, other = ran+1, of
+		}
+	}
+	if ran >= pg.MinCount {
+		p.event(pod, v1.EventTypeWarning, "GangNameTaken", fmt.Sprintf(
+			"the pod belongs to %s, and the members that run to %s: it joins gang %s by itself; give each job a gang name of its own, in %s", own, other, ref, podgroup.FieldOf(ref.Source)))
+	}
+}
+
+// wasTried reports whether the scheduler has refused a pod before.
+func wasTried(pod *v1.Pod) bool {
+	for i := range pod.Status.Conditions {
+		if c := &pod.Status.Conditions[i]; c.Type == v1.PodScheduled && c.Status == v1.ConditionFalse && c.Reason != v1.PodReasonSchedulingGated {
+			return true
+		}
+	}
+	return false
+}
