@@ -34,7 +34,9 @@ func (v *visit) apply(ctx context.Context) (outcome, error) {
 	}
 	errs := []error{v.resize(ctx, &o, func(i int) bool { return v.plan.Variants[i].Replicas > v.targets[i].replicas })}
 	errs = append(errs, v.writeWeights(ctx, &o))
-	errs = append(errs, v.resize(ctx, &o, func(i int) bool { return v.plan.Variants[i].Replicas < v.targets[i].replicas && (v.noneLeaves(i) || v.mayLeave(i, &o)) }))
+	errs = append(errs, v.resize(ctx, &o, func(i int) bool {
+		return v.plan.Variants[i].Replicas < v.targets[i].replicas && (v.noneLeaves(i) || v.mayLeave(i, &o))
+	}))
 	return o, errors.Join(errs...)
 }
 
