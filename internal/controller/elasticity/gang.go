@@ -225,7 +225,7 @@ func lacks(pg *podgroup.Gang, err error) int {
 	missing := pg.MinCount - ran
 	problem, is := errors.AsType[*podgroup.Problem](err)
 	switch {
-	case missing <= 0, (pg.Done > 0 || err != nil) && pg.Ref.Source == podgroup.Native:
+	case missing <= 0, (pg.Done > 0 || err != nil) && pg.Source == podgroup.Native:
 		return 0
 	case err == nil:
 		return missing
