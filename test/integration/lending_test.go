@@ -317,7 +317,7 @@ func jumpPreempts(t *testing.T, c *lendingCluster) {
 }
 
 // quotaRefuses: the fleet needs another replica, and a quota of its namespace does not admit that. The fleet says so, and the job has the GPU that is idle. When the
-// quota is raised, the replica comes within some minutes, and a member leaves for it.
+// quota is raised, Kubernetes makes the replica, and a member leaves for it.
 func quotaRefuses(t *testing.T, c *lendingCluster) {
 	c.admit(1)
 	c.arrives(20, 0)
@@ -332,7 +332,7 @@ func quotaRefuses(t *testing.T, c *lendingCluster) {
 	if s := c.fleet(t, "bert").Status; s.Reason != "AtMost" || !strings.Contains(s.Message, "ResourceQuota replicas refuses pods of Deployment bert-a100 beyond 1 (") {
 		t.Errorf("%+v", s)
 	}
-	if d, err := c.admin.AppsV1().Deployments(c.gangCluster.namespace).Get(t.Context(), "bert-a100", metav1.GetOptions{}); err != nil || *d.Spec.Replicas != 1 {
+	if d, err := c.admin.AppsV1().Deployments(c.gangCluster.namespace).Get(t.Context(), "bert-a100", metav1.GetOptions{}); err != nil || *d.Spec.Replicas != 2 {
 		t.Errorf("the Deployment asks for %+v, %v", d.Spec.Replicas, err)
 	}
 	c.admit(0)

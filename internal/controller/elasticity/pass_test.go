@@ -930,20 +930,6 @@ func TestFleetsKeepGPUsOfReplicasWithoutPods(t *testing.T) {
 	}
 }
 
-// A ResourceQuota refuses pods of a fleet that asks for them again: the job has these GPUs at once.
-func TestRefusedReplicasKeepNoGPUs(t *testing.T) {
-	fleet := &v1alpha1.InferenceFleet{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "bert"}}
-	fleet.Spec.Variants = []v1alpha1.FleetVariant{{Name: "a100", GPUModel: testkit.A100.Name, Slots: 10}}
-	fleet.Status.Variants = []v1alpha1.FleetVariantStatus{{Name: "a100", Replicas: 4, Selector: "app=bert", RefusedUntil: &metav1.Time{Time: seconds(-15)}}}
-	w := newWorld(t, 8, members(t, "train", 6, 4, 0)...)
-	w.gangs.sizes[ref("train")] = []int{2, 4, 6}
-	w.options.Elastic.MaxMoves, w.options.Elastic.GiveBack, w.options.Fleets = 100, 120, w.objects
-	must.OK(t, w.objects.Create(t.Context(), targetOf("train", 2, 6, 4)))
-	must.OK(t, w.objects.Create(t.Context(), fleet))
-	w.pass(0)
-	w.check("train", 6, "Idle")
-}
-
 // A tenant with many fleets, pods and a long selector uses up the comparisons of a pass, and its replicas count as made.
 func TestChecksOfReplicasAreBounded(t *testing.T) {
 	pods := make([]*v1.Pod, 1000)

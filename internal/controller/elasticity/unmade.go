@@ -58,8 +58,8 @@ func (p *pass) newUnmade() *unmade {
 
 // count returns how many replicas of a variant have no pods yet, 0 where that is unknown or has lasted too long.
 func (u *unmade) count(namespace, fleet string, s *v1alpha1.FleetVariantStatus) int {
-	if s.Ready >= s.Replicas || s.Selector == "" || s.RefusedUntil != nil {
-		return 0 // a quota refuses those that a variant asks for anew
+	if s.Ready >= s.Replicas || s.Selector == "" {
+		return 0
 	}
 	selector, err := labels.Parse(s.Selector)
 	if err != nil {

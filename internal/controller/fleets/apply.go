@@ -35,7 +35,7 @@ func (v *visit) apply(ctx context.Context) (outcome, error) {
 	errs := []error{v.resize(ctx, &o, func(i int) bool { return v.plan.Variants[i].Replicas > v.targets[i].replicas })}
 	errs = append(errs, v.writeWeights(ctx, &o))
 	errs = append(errs, v.resize(ctx, &o, func(i int) bool {
-		return v.plan.Variants[i].Replicas < v.targets[i].replicas && (v.noneLeaves(i) || v.mayLeave(i, &o))
+		return v.plan.Variants[i].Replicas < v.targets[i].replicas && !v.capped(i) && v.mayLeave(i, &o)
 	}))
 	return o, errors.Join(errs...)
 }
@@ -59,10 +59,6 @@ func (v *visit) resize(ctx context.Context, o *outcome, due func(i int) bool) er
 		}
 		t.replicas, o.resized = to, true
 		v.memory.written(v.fleet.Variants[i].Name).Wrote(before, to, v.now)
-		if c := v.memory.capped[v.fleet.Variants[i].Name]; c != nil && to < before {
-			v.options.Recorder.Eventf(v.reference(), nil, v1.EventTypeWarning, reasonQuotaExceeded, resizing(v.fleet.Variants[i].Name, before, to), "takes %s back from %d to %d replicas: %s", v.fleet.Variants[i].Name, before, to, c.message)
-			continue
-		}
 		v.options.Recorder.Eventf(v.reference(), nil, v1.EventTypeNormal, string(v.plan.Reason), resizing(v.fleet.Variants[i].Name, before, to), "%s", v.changed(i, before, to))
 	}
 	return errors.Join(errs...)

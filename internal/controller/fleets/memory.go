@@ -23,8 +23,8 @@ type memory struct {
 	numbersAt time.Time
 	// replicas are what was written into the scale targets of the variants, by name.
 	replicas map[string]*contest.Number
-	// capped are the variants that a ResourceQuota keeps from replicas, by name.
-	capped map[string]*capped
+	// refusedSince is since when a ResourceQuota refuses pods of a variant, by name.
+	refusedSince map[string]time.Time
 	// held is what the annotation said by which a user holds sizes, "" for nothing.
 	held string
 }
@@ -41,7 +41,7 @@ func (m *memory) written(variant string) *contest.Number {
 func remember(f *v1alpha1.InferenceFleet) *memory {
 	m := &memory{
 		decided: &traffic.Memory{Variants: map[string]*traffic.VariantMemory{}}, readySince: map[string]time.Time{}, failsUntil: map[string]time.Time{},
-		replicas: map[string]*contest.Number{}, capped: map[string]*capped{}, held: f.Annotations[v1alpha1.AnnotationSize],
+		replicas: map[string]*contest.Number{}, refusedSince: map[string]time.Time{}, held: f.Annotations[v1alpha1.AnnotationSize],
 	}
 	for i := range f.Status.Variants {
 		s := &f.Status.Variants[i]

@@ -107,7 +107,6 @@ func (v *visit) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	v.uncap()
 	if !v.fleet.Paused {
 		for _, parts := range v.planned() {
 			v.weights = append(v.weights, traffic.Integers(parts, totalWeight))

@@ -5,11 +5,13 @@ import (
 	"fmt"
 	"strings"
 	"time"
+	"unicode"
 
 	appsv1 "k8s.io/api/apps/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/util/validation"
 
 	"github.com/tandem-gpu/tandem/pkg/traffic"
 )
@@ -17,20 +19,13 @@ import (
 // reasonQuotaExceeded is the reason of the condition Scaled while a ResourceQuota keeps a variant from replicas that it should have.
 const reasonQuotaExceeded = "QuotaExceeded"
 
-// quotaPause is for how long a variant does not ask for more replicas than have pods, once a quota refused others. A longer pause notices later that the
-// quota was raised; a shorter one writes the size more often for nothing. It is the first pause of sizes of elastic jobs that find no places.
-const quotaPause = 5 * time.Minute
+// quotaPatience is for how long a ResourceQuota refuses pods of a variant before the fleet plans without them. Pods that end count against a quota,
+// so the one that replaces an evicted pod is refused until that has ended. A shorter time takes that for a cap, a longer one has other variants take
+// the load later.
+const quotaPatience = time.Minute
 
-// capped is how many pods a ResourceQuota lets a variant have.
-type capped struct {
-	pods int
-	// until is when more are asked for again, and generation that of the fleet: another one is tried at once.
-	until      time.Time
-	generation int64
-	message    string
-}
-
-// bound has a variant plan with the pods that it has while a ResourceQuota refuses others. Other variants may take the load.
+// bound has a variant plan with the pods that it has while a ResourceQuota refuses others, so that other variants may take the load. The scale target
+// keeps its number: Kubernetes makes the pods once the quota lets it.
 func (v *visit) bound(ctx context.Context, out *traffic.Variant, t *target) error {
 	if t.pods < t.replicas {
 		message, err := t.failure(ctx)
@@ -38,43 +33,34 @@ func (v *visit) bound(ctx context.Context, out *traffic.Variant, t *target) erro
 			return err
 		}
 		if quota, amounts, is := exceeded(message); is {
-			until := v.now.Add(quotaPause)
-			v.memory.capped[out.Name] = &capped{t.pods, until, v.object.Generation, fmt.Sprintf("ResourceQuota %.253s refuses pods of %s %s beyond %d (%.300s): "+
-				"raise it, or lower maxReplicas; the controller asks for more at %s", quota, t.ref.Kind, t.ref.Name, t.pods, amounts, until.UTC().Format("15:04 MST"))}
+			since, known := v.memory.refusedSince[out.Name]
+			if !known {
+				since = v.now
+				v.memory.refusedSince[out.Name] = since
+			}
+			if v.now.Sub(since) >= quotaPatience {
+				t.capped = fmt.Sprintf("ResourceQuota %s refuses pods of %s %s beyond %d (%.300s): raise it, or lower maxReplicas", quota, t.ref.Kind, t.ref.Name, t.pods, amounts)
+				out.Wanted, out.Most = t.pods, min(out.Most, t.pods)
+				out.Least = min(out.Least, out.Most)
+			}
+			return nil
 		}
 	}
-	c := v.memory.capped[out.Name]
-	switch {
-	case c == nil:
-	case t.pods > c.pods || c.generation != v.object.Generation:
-		delete(v.memory.capped, out.Name)
-	case v.now.Before(c.until):
-		out.Most = min(out.Most, c.pods)
-		out.Least = min(out.Least, out.Most)
-	}
+	delete(v.memory.refusedSince, out.Name)
 	return nil
 }
 
-// uncap forgets the quotas that keep no variant from anything. Until more pods exist than before, the quota counts: elastic jobs keep no GPUs for a try.
-func (v *visit) uncap() {
-	for i, t := range v.targets {
-		name := v.fleet.Variants[i].Name
-		if c := v.memory.capped[name]; c != nil && !v.now.Before(c.until) && (t == nil || v.plan.Variants[i].Replicas <= t.pods) {
-			delete(v.memory.capped, name)
-		}
-	}
-}
-
-// noneLeaves reports whether the smaller size of a variant takes back replicas alone that a quota refused.
-func (v *visit) noneLeaves(i int) bool {
-	return v.memory.capped[v.fleet.Variants[i].Name] != nil && v.targets[i].pods <= v.plan.Variants[i].Replicas
+// capped reports whether the number of a scale target stays although the plan has a smaller one: a quota alone keeps the variant from more.
+func (v *visit) capped(i int) bool {
+	t := v.targets[i]
+	return t.capped != "" && v.plan.Variants[i].Replicas >= t.pods
 }
 
 // quotaExceeded says which variant a ResourceQuota keeps from replicas, nil where none does.
 func (v *visit) quotaExceeded() *refusal {
-	for i := range v.fleet.Variants {
-		if c := v.memory.capped[v.fleet.Variants[i].Name]; c != nil && v.plan.Variants[i].Replicas >= c.pods {
-			return &refusal{reasonQuotaExceeded, fmt.Sprintf("variant %s: %s", v.fleet.Variants[i].Name, c.message)}
+	for i, t := range v.targets {
+		if t != nil && v.capped(i) {
+			return &refusal{reasonQuotaExceeded, fmt.Sprintf("variant %s: %s", v.fleet.Variants[i].Name, t.capped)}
 		}
 	}
 	return nil
@@ -108,7 +94,8 @@ func (t *target) failure(ctx context.Context) (string, error) {
 //
 // Example: `pods "bert-x" is forbidden: exceeded quota: replicas, requested: requests.tandem-gpu.io/vgpu=5, used: …` is of the quota replicas.
 func exceeded(message string) (quota, amounts string, is bool) {
-	_, rest, is := strings.Cut(message, "exceeded quota: ")
+	_, rest, is := strings.Cut(message, " is forbidden: exceeded quota: ")
 	quota, amounts, _ = strings.Cut(rest, ", ")
+	is = is && len(validation.IsDNS1123Subdomain(quota)) == 0 && !strings.ContainsFunc(amounts, unicode.IsControl)
 	return quota, amounts, is
 }

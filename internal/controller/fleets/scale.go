@@ -56,6 +56,8 @@ type target struct {
 	replicas int
 	// pods is how many of the replicas exist.
 	pods int
+	// capped says which ResourceQuota refuses the others, "" where none does.
+	capped string
 	// selector matches its pods; nil where the Scale does not say which.
 	selector labels.Selector
 }

@@ -106,12 +106,8 @@ func (v *visit) variantStatus(i int, o outcome) v1alpha1.FleetVariantStatus {
 	if until := v.memory.written(f.Name).Undone().Until; v.now.Before(until) {
 		alone = &metav1.Time{Time: until.Truncate(time.Second)}
 	}
-	var refused *metav1.Time
-	if c := v.memory.capped[f.Name]; c != nil {
-		refused = &metav1.Time{Time: c.until.Truncate(time.Second)}
-	}
 	return v1alpha1.FleetVariantStatus{
-		Name: f.Name, Replicas: int32(p.Replicas), Ready: int32(f.Ready), Selector: v.selector(i), LeftAloneUntil: alone, RefusedUntil: refused,
+		Name: f.Name, Replicas: int32(p.Replicas), Ready: int32(f.Ready), Selector: v.selector(i), LeftAloneUntil: alone,
 		Weight:   int32(weight),
 		Capacity: short(p.Capacity), Slowdown: short(p.Slowdown), Later: v.later(i),
 	}

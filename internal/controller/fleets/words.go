@@ -39,7 +39,7 @@ func (v *visit) reason() string {
 	case traffic.AtMost:
 		helps := "raise maxReplicas"
 		if q := v.quotaExceeded(); q != nil {
-			helps = q.message
+			helps = q.message // of the variant that has it
 		}
 		return fmt.Sprintf("%s requests a second are expected, and the largest numbers of replicas serve %s %s: %s", short(v.plan.Demand), short(v.plan.Capacity), within, helps)
 	case traffic.Shrinks:

@@ -31,7 +31,6 @@ var reasons = []Reason{
 	{"Cheaper", "a fleet gets cheaper replicas"},
 	{"Grows", "a fleet gets more replicas"},
 	{"PromiseTooShort", "no size of a fleet keeps its promise"},
-	{"QuotaExceeded", "a quota refuses replicas of a fleet"},
 	{"Shrinks", "a fleet gets fewer replicas"},
 
 	{"NotebookCulled", "an idle notebook is scaled to zero for good"},

@@ -310,10 +310,6 @@ type FleetVariantStatus struct {
 	// new controller goes on with it.
 	// +optional
 	LeftAloneUntil *metav1.Time `json:"leftAloneUntil,omitempty"`
-	// RefusedUntil is until when the controller asks for no more replicas than have pods, since a ResourceQuota refused others; empty where none
-	// does. Once it has passed, the controller tries again. Elastic jobs keep no GPUs for replicas of such a variant.
-	// +optional
-	RefusedUntil *metav1.Time `json:"refusedUntil,omitempty"`
 }
 
 // FleetNeed is how many replicas of a variant are needed from a time on.
