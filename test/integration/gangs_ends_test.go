@@ -222,7 +222,7 @@ func secondJob(t *testing.T, c *gangCluster) {
 
 // launcherAndWorkers: two Jobs make up one gang. The launcher fails and comes again, and nobody is warned.
 func launcherAndWorkers(t *testing.T, c *gangCluster) {
-	g := testGang{name: "train", members: 1, min: 4, slots: 10}
+	g := testGang{name: "train", members: 1, min: 3, slots: 10}
 	c.createPodGroup(t, g)
 	launcher := c.gangJob(g, 1)
 	launcher.Name = "launcher"

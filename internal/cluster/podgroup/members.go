@@ -73,8 +73,13 @@ func (s *Set) follow(key string, now *member) []Ref {
 		return nil
 	}
 	now.unnotified = before.unnotified
+	origins := s.gangs[before.ref].origins
 	s.remove(key, before)
 	s.insert(key, now)
+	if g := s.gangs[now.ref]; before.ref == now.ref { // a gang of one member was forgotten in between
+		g.origins = origins
+		g.noteOrigin(now.pod)
+	}
 	if before.ref == now.ref && !differs(before.pod, now.pod) {
 		return nil
 	}

@@ -35,8 +35,8 @@ func OriginOf(pod *v1.Pod) Origin {
 	return Origin{owner.Kind, owner.Name}
 }
 
-// Began returns when an origin made its first member of a gang that the set has seen since the gang has members. several reports whether
-// there were other origins.
+// Began returns when an origin made its first member of a gang that the set has seen since the gang has members, zero where that is unknown.
+// several reports whether there were other origins.
 func (s *Set) Began(ref Ref, o Origin) (at time.Time, several bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -47,10 +47,13 @@ func (s *Set) Began(ref Ref, o Origin) (at time.Time, several bool) {
 	return g.origins[o], len(g.origins) > 1
 }
 
+// maxOrigins bounds the origins that are remembered of a gang: their names are a tenant's choice. Of further ones nobody knows when they began.
+const maxOrigins = 64
+
 // noteOrigin notes when the origin of a member began. The caller holds the mutex.
 func (g *gang) noteOrigin(pod *v1.Pod) {
 	o, created := OriginOf(pod), pod.CreationTimestamp.Time
-	if at, known := g.origins[o]; !known || created.Before(at) {
+	if at, known := g.origins[o]; !known && len(g.origins) < maxOrigins || known && created.Before(at) {
 		g.origins[o] = created
 	}
 }

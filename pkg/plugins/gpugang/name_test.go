@@ -101,6 +101,31 @@ func TestGangsOfSeveralObjects(t *testing.T) {
 			time.Sleep(time.Minute)
 			c.Create(launcher(2)...)
 		},
+		"a launcher comes again to a gang of which one worker is left": func(c *cluster) {
+			c.Create(append(launcher(1), workers(1)...)...)
+			c.AwaitBound("", 3)
+			time.Sleep(time.Minute)
+			c.Remove("launcher-0")
+			c.Remove("workers-0")
+			only := c.Pod("workers-1")
+			only.Labels["example.com/changed"] = "yes"
+			_, err := c.Client.CoreV1().Pods(only.Namespace).Update(c.T.Context(), only, metav1.UpdateOptions{})
+			must.OK(c.T, err)
+			time.Sleep(time.Minute)
+			c.Create(append(again(launcher(1)), again(workers(1)[:1])...)...)
+		},
+		"workers that come some seconds after their launcher": func(c *cluster) {
+			c.Create(launcher(1)...)
+			c.AwaitBound("", 1)
+			time.Sleep(20 * time.Second)
+			c.Create(workers(1)...)
+		},
+		"each revision of a service has an object of its own": func(c *cluster) {
+			c.Create(madeBy("RayCluster", "first", members("train", 2, 2, 10)...)...)
+			c.AwaitBound("", 2)
+			time.Sleep(time.Minute)
+			c.Create(madeBy("RayCluster", "second", members("train", 1, 2, 10)...)...)
+		},
 		"a JobSet makes a Job anew": func(c *cluster) {
 			const key = "jobset.sigs.k8s.io/jobset-name"
 			c.Create(labelledBy(key, "set", workers(2))...)
