@@ -72,7 +72,7 @@ func newBenchWith(t *testing.T, k *kubelet) *bench {
 		timing: timing{
 			health: 10 * time.Millisecond, canary: 50 * time.Millisecond, probe: time.Second, hold: 20 * time.Millisecond, drainAfter: 50 * time.Millisecond,
 			rescan: 50 * time.Millisecond, announce: time.Millisecond, reopen: 10 * time.Millisecond, driver: 10 * time.Second,
-			sweep: 10 * time.Millisecond, grace: 50 * time.Millisecond, sharingWait: fixture.TooLong, telemetry: 10 * time.Millisecond,
+			sweep: 10 * time.Millisecond, grace: 500 * time.Millisecond, sharingWait: fixture.TooLong, telemetry: 10 * time.Millisecond,
 			reports: 100 * time.Millisecond, patience: fixture.TooLong, silence: 10 * time.Millisecond, again: 10 * time.Millisecond, watch: fixture.TooLong, hint: fixture.TooLong,
 		},
 	}

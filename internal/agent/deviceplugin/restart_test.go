@@ -202,6 +202,7 @@ func TestOwnCheckpointMovedAside(t *testing.T) {
 // Without the kubelet's checkpoint app containers start by pod-resources; init containers, which it does not list, do not.
 func TestKubeletCheckpointCorrupt(t *testing.T) {
 	b := newBench(t)
+	b.timing.grace = fixture.TooLong // on a slow disk it passes between an allocation and the kubelet's checkpoint, and the names are forgotten
 	b.run()
 	pod := fixture.Placed(t, "train",
 		fixture.Want{Name: "fetch", Kind: vgpu.Init, Devices: []string{fixture.G0}, Slots: 1},
