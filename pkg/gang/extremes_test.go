@@ -7,6 +7,7 @@ import (
 	"github.com/tandem-gpu/tandem/internal/testkit"
 	"github.com/tandem-gpu/tandem/pkg/gang"
 	"github.com/tandem-gpu/tandem/pkg/vgpu"
+	"github.com/tandem-gpu/tandem/test/must"
 )
 
 // unlikeGang has members of so many unlike containers.
@@ -56,6 +57,35 @@ func BenchmarkExtremes(b *testing.B) {
 					b.Fatal(err)
 				}
 			}
+		})
+	}
+}
+
+// BenchmarkDrainExtremes is one choice of room to wait for, on 1,000 nodes that are full of pods, each with an end of its own: as many as slots.
+func BenchmarkDrainExtremes(b *testing.B) {
+	c, ends := &gang.Cluster{}, map[vgpu.UID]int64{}
+	for i := range 1000 {
+		n := testkit.Node(b, fmt.Sprintf("n%04d", i), testkit.A100, 8)
+		for g := range 8 {
+			for k := range 10 {
+				a := testkit.Assignment(b, n, g, fmt.Sprintf("old-%d-%d-%d", i, g, k), 1)
+				must.OK(b, n.Add(a))
+				ends[a.UID] = int64(1_800_000_000 + (i*7919+g*3137+k*1777)%100_000)
+			}
+		}
+		c.Nodes = append(c.Nodes, n)
+	}
+	c.Ends = func(uid vgpu.UID, _ string) int64 { return ends[uid] }
+	for _, members := range []int{100, 1000, 8000} {
+		g := withoutHostRequests(benchGang(members, 10, nil, nil))
+		b.Run(fmt.Sprintf("drain/%d-members/1000-nodes/80000-pods-that-end", members), func(b *testing.B) {
+			before := cpuTime(b)
+			for b.Loop() {
+				if plan, err := gang.Drain(c, g, gang.Config{SkipExplanation: true}); err != nil || plan.Places == nil {
+					b.Fatal(err, plan.Refused)
+				}
+			}
+			b.ReportMetric(float64((cpuTime(b)-before).Microseconds())/1000/float64(b.N), "cpu-ms/op")
 		})
 	}
 }

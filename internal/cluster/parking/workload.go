@@ -9,6 +9,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/tandem-gpu/tandem/internal/cluster/kube"
 )
 
 // Kinds of workloads.
@@ -24,8 +26,10 @@ type Workload struct {
 	Annotations           map[string]string
 	// Replicas is how many pods it asks for.
 	Replicas int
-	// Selector matches its pods.
+	// Selector matches its pods: none where it is longer than MaxSelector.
 	Selector labels.Selector
+	// selects is how long the selector is.
+	selects int
 	// HostNetwork says that its pods have no address of their own.
 	HostNetwork bool
 	// Leaves says that it is being deleted.
@@ -33,6 +37,10 @@ type Workload struct {
 	// Owner is the object that made it and may write its replicas, as "Notebook zoe"; empty for none.
 	Owner string
 }
+
+// MaxSelector bounds the labels, expressions and values of a selector. Activator and controller read the selectors of all workloads, and compare them with the pods
+// of a namespace again and again: one of an object's full size takes seconds for that. Owners need one label.
+const MaxSelector = 16
 
 // OfStatefulSet returns a StatefulSet as a workload.
 func OfStatefulSet(s *appsv1.StatefulSet) *Workload {
@@ -55,9 +63,11 @@ func workload(kind string, m *metav1.ObjectMeta, replicas *int32, selector *meta
 	if replicas != nil {
 		w.Replicas = int(*replicas)
 	}
-	var err error
-	if w.Selector, err = metav1.LabelSelectorAsSelector(selector); err != nil {
-		w.Selector = labels.Nothing() // the API server takes no such selector
+	w.Selector, w.selects = labels.Nothing(), kube.SelectorLength(selector)
+	if w.selects <= MaxSelector {
+		if s, err := metav1.LabelSelectorAsSelector(selector); err == nil { // the API server takes no selector with an error
+			w.Selector = s
+		}
 	}
 	return w
 }
@@ -78,6 +88,9 @@ func (w *Workload) Unfit() string {
 	case w.Owner != "":
 		return fmt.Sprintf("metadata.ownerReferences: %s belongs to %s, which writes its replicas: stop the notebook by that object, or make the workload without an owner; "+
 			"remove the annotations of notebooks", w, w.Owner)
+	case w.selects > MaxSelector:
+		return fmt.Sprintf("spec.selector: that of a notebook has at most %d labels, expressions and values together, %s has %d: make it anew with fewer, "+
+			"or remove the annotations of notebooks", MaxSelector, w, w.selects)
 	case w.HostNetwork:
 		return fmt.Sprintf("spec.template.spec.hostNetwork: the pod of %s has no address of its own: remove it, or the annotations of notebooks", w)
 	}

@@ -21,6 +21,8 @@ func set(replicas *int32) *appsv1.StatefulSet {
 func TestUnfit(t *testing.T) {
 	host := set(new(int32(1)))
 	host.Spec.Template.Spec.HostNetwork = true
+	long := set(nil)
+	long.Spec.Selector.MatchExpressions = []metav1.LabelSelectorRequirement{{Key: "a", Operator: metav1.LabelSelectorOpIn, Values: make([]string, MaxSelector-1)}}
 	for _, test := range []struct {
 		w    *Workload
 		want string
@@ -29,6 +31,7 @@ func TestUnfit(t *testing.T) {
 		{OfStatefulSet(set(new(int32(0)))), ""},
 		{OfStatefulSet(set(new(int32(2)))), "spec.replicas: a notebook has one pod, StatefulSet ns/nb asks for 2"},
 		{OfStatefulSet(host), "spec.template.spec.hostNetwork"},
+		{OfStatefulSet(long), "spec.selector: that of a notebook has at most 16 labels, expressions and values together, StatefulSet ns/nb has 17"},
 	} {
 		if got := test.w.Unfit(); !strings.HasPrefix(got, test.want) || (got == "") != (test.want == "") {
 			t.Errorf("%+v: %q, want %q", test.w, got, test.want)

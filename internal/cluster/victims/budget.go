@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/selection"
 
+	"github.com/tandem-gpu/tandem/internal/cluster/kube"
 	"github.com/tandem-gpu/tandem/pkg/preemption"
 )
 
@@ -17,8 +18,9 @@ import (
 type budgets struct {
 	// sorted are the budgets by name; an index of one is that of preemption.Candidates.Budgets.
 	sorted []*policyv1.PodDisruptionBudget
-	// selectors are theirs, in the same order.
+	// selectors are theirs, in the same order, and lengths how many steps each takes.
 	selectors []labels.Selector
+	lengths   []int
 	// namespaces finds them by what pods have.
 	namespaces map[string]*namespaceBudgets
 	// found has room for what of returns, for all pods in one piece.
@@ -28,15 +30,17 @@ type budgets struct {
 // namespaceBudgets are the budgets of one namespace. Budgets that require a certain label of a pod have an index, so
 // that a namespace may have many; others are the rest.
 type namespaceBudgets struct {
-	byKey  []keyBudgets
-	others []int
+	// byLabel are the budgets whose pods have a certain label, by its key and its value.
+	byLabel map[string]map[string][]int
+	others  []int
+	// last is the last budget, and steps how many are left.
+	last, steps int
 }
 
-// keyBudgets are the budgets whose pods have a label with a certain key, by its value.
-type keyBudgets struct {
-	key     string
-	byValue map[string][]int
-}
+// maxSteps bounds the steps in which the budgets of a namespace are read and compared with its pods for one decision: some 10 ms. A selector takes a step for
+// itself and for each label, expression and value in it, and perRead times as many to be read. A namespace that has used them up, of thousands of budgets or of
+// long selectors, has all further pods count against its last budget, which allows no eviction then: fewer of its own pods are evicted.
+const maxSteps, perRead = 200_000, 32
 
 // newBudgets sorts budgets. A budget with a malformed selector matches no pod, as in Kubernetes.
 func newBudgets(list []*policyv1.PodDisruptionBudget) *budgets {
@@ -44,18 +48,22 @@ func newBudgets(list []*policyv1.PodDisruptionBudget) *budgets {
 	slices.SortFunc(b.sorted, func(x, y *policyv1.PodDisruptionBudget) int {
 		return cmp.Or(cmp.Compare(x.Namespace, y.Namespace), cmp.Compare(x.Name, y.Name))
 	})
-	b.selectors = make([]labels.Selector, len(b.sorted))
+	b.selectors, b.lengths = make([]labels.Selector, len(b.sorted)), make([]int, len(b.sorted))
 	for i, budget := range b.sorted {
+		in := b.namespaces[budget.Namespace]
+		if in == nil {
+			in = &namespaceBudgets{byLabel: map[string]map[string][]int{}, steps: maxSteps}
+			b.namespaces[budget.Namespace] = in
+		}
+		in.last, b.lengths[i] = i, 1+kube.SelectorLength(budget.Spec.Selector)
+		if in.steps -= perRead * b.lengths[i]; in.steps < 0 {
+			continue
+		}
 		selector, err := metav1.LabelSelectorAsSelector(budget.Spec.Selector)
 		if err != nil {
 			selector = labels.Nothing()
 		}
 		b.selectors[i] = selector
-		in := b.namespaces[budget.Namespace]
-		if in == nil {
-			in = &namespaceBudgets{}
-			b.namespaces[budget.Namespace] = in
-		}
 		in.add(i, selector)
 	}
 	return b
@@ -67,12 +75,10 @@ func (in *namespaceBudgets) add(i int, selector labels.Selector) {
 		in.others = append(in.others, i)
 		return
 	}
-	at := slices.IndexFunc(in.byKey, func(k keyBudgets) bool { return k.key == key })
-	if at < 0 {
-		at = len(in.byKey)
-		in.byKey = append(in.byKey, keyBudgets{key, map[string][]int{}})
+	if in.byLabel[key] == nil {
+		in.byLabel[key] = map[string][]int{}
 	}
-	in.byKey[at].byValue[value] = append(in.byKey[at].byValue[value], i)
+	in.byLabel[key][value] = append(in.byLabel[key][value], i)
 }
 
 // certainLabel returns a label that all pods have that a selector matches, and whether there is one.
@@ -100,11 +106,12 @@ func (b *budgets) of(namespace string, pod *v1.Pod) []int {
 		return nil
 	}
 	before := len(b.found)
-	b.match(in.others, pod)
-	for i := range in.byKey {
-		if value, ok := pod.Labels[in.byKey[i].key]; ok {
-			b.match(in.byKey[i].byValue[value], pod)
-		}
+	b.match(in, in.others, pod)
+	for key, value := range pod.Labels {
+		b.match(in, in.byLabel[key][value], pod)
+	}
+	if in.steps < 0 {
+		b.found = append(b.found[:before], in.last)
 	}
 	if len(b.found) == before {
 		return nil
@@ -115,8 +122,11 @@ func (b *budgets) of(namespace string, pod *v1.Pod) []int {
 }
 
 // match finds those of some budgets that an eviction of the pod takes from.
-func (b *budgets) match(some []int, pod *v1.Pod) {
+func (b *budgets) match(in *namespaceBudgets, some []int, pod *v1.Pod) {
 	for _, i := range some {
+		if in.steps -= b.lengths[i]; in.steps < 0 {
+			return
+		}
 		_, counted := b.sorted[i].Status.DisruptedPods[pod.Name]
 		if !counted && b.selectors[i].Matches(labels.Set(pod.Labels)) {
 			b.found = append(b.found, i)
@@ -124,11 +134,16 @@ func (b *budgets) match(some []int, pod *v1.Pod) {
 	}
 }
 
-// allowances returns the budgets for core, in the order of the indices that of returns.
+// allowances returns the budgets for core, in the order of the indices that of returned.
 func (b *budgets) allowances() []preemption.Budget {
 	all := make([]preemption.Budget, len(b.sorted))
 	for i, budget := range b.sorted {
 		all[i] = preemption.Budget{Name: budget.Namespace + "/" + budget.Name, Allowed: int(max(0, budget.Status.DisruptionsAllowed))}
+	}
+	for _, in := range b.namespaces {
+		if in.steps < 0 {
+			all[in.last].Allowed = 0
+		}
 	}
 	return all
 }

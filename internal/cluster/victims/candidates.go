@@ -29,7 +29,7 @@ type Placed struct {
 // callers do not pass those that Linger.
 func Candidates(pods []Placed, pdbs []*policyv1.PodDisruptionBudget, now time.Time) *preemption.Candidates {
 	b := newBudgets(pdbs)
-	c := &preemption.Candidates{Pods: make([]preemption.Pod, len(pods)), Budgets: b.allowances()}
+	c := &preemption.Candidates{Pods: make([]preemption.Pod, len(pods))}
 	for i := range pods {
 		at := &pods[i]
 		c.Pods[i] = at.at(now, at.Share)
@@ -37,6 +37,7 @@ func Candidates(pods []Placed, pdbs []*policyv1.PodDisruptionBudget, now time.Ti
 		c.Pods[i].Leaving = at.Leaving() || at.Goes
 		c.Pods[i].Budgets = b.of(at.namespace, at.Pod)
 	}
+	c.Budgets = b.allowances()
 	return c
 }
 

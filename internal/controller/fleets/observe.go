@@ -49,6 +49,8 @@ type visit struct {
 	parts [][]float64
 	// weights are the wanted ones of the same rules, nil where no replica is ready that serves them.
 	weights [][]int
+	// checked counts the requirements of selectors that were compared with pods.
+	checked int
 }
 
 // observe reads what there is of a fleet. An error is of a request: then nothing is decided in this pass.

@@ -78,19 +78,27 @@ func hasEnded(pod *v1.Pod) bool {
 
 func named(pod *v1.Pod) string { return pod.Namespace + "/" + pod.Name }
 
+// maxChecks bounds how many requirements of selectors are compared with pods for one fleet: some 10 ms. Users choose selectors and pods. Of the variants beyond it no pod
+// is known.
+const maxChecks = 200_000
+
 // lowest returns the pod of a variant with the lowest priority, nil where it has none.
 func (v *visit) lowest(i int) (*ranked, error) {
 	t := v.targets[i]
 	if t == nil || t.selector == nil {
 		return nil, nil
 	}
-	pods, err := v.pods.Pods(v.object.Namespace).List(t.selector)
+	pods, err := v.pods.Pods(v.object.Namespace).List(labels.Everything())
 	if err != nil {
 		return nil, fmt.Errorf("list the pods of variant %s: %w", v.fleet.Variants[i].Name, err)
 	}
-	all := make([]ranked, 0, len(pods))
+	requirements, _ := t.selector.Requirements()
+	if v.checked += len(pods) * max(1, len(requirements)); v.checked > maxChecks {
+		return nil, nil
+	}
+	var all []ranked
 	for _, pod := range pods {
-		if !hasEnded(pod) {
+		if !hasEnded(pod) && t.selector.Matches(labels.Set(pod.Labels)) {
 			all = append(all, rankOf(pod))
 		}
 	}

@@ -1,6 +1,7 @@
 package fleets
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -8,6 +9,7 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/tandem-gpu/tandem/pkg/api/v1alpha1"
 	"github.com/tandem-gpu/tandem/test/must"
@@ -112,5 +114,22 @@ func TestExampleNamesModelsAsGPUNodesDo(t *testing.T) {
 		if v := &f.Spec.Variants[i]; v.GPUModel == "" || strings.ContainsAny(v.GPUModel, " \t") {
 			t.Errorf("variant %s has the gpuModel %q", v.Name, v.GPUModel)
 		}
+	}
+}
+
+// A fleet with many pods and a long selector uses up its comparisons: of further variants no pod is known.
+func TestChecksOfPodsAreBounded(t *testing.T) {
+	w := newWorld(t)
+	for i := range 1000 {
+		w.pod(fmt.Sprint("bert-", i), "n1", "", 0)
+	}
+	selector, err := labels.Parse(strings.Repeat("a!=b,", 149) + "a!=b")
+	must.OK(t, err)
+	v := &visit{pass: &pass{Controller: w.Controller}, object: w.fleet("bert"), targets: []*target{{selector: selector}, {selector: selector}}}
+	first, err := v.lowest(0)
+	must.OK(t, err)
+	second, err := v.lowest(1)
+	if first == nil || second != nil || err != nil {
+		t.Errorf("within the bound %v, beyond it %v, %v", first, second, err)
 	}
 }

@@ -58,7 +58,7 @@ type target struct {
 	pods int
 	// capped says which ResourceQuota refuses the others, "" where none does.
 	capped string
-	// selector matches its pods; nil where the Scale does not say which.
+	// selector matches its pods; nil where the Scale does not say which, or at a length beyond maxSelector.
 	selector labels.Selector
 }
 
@@ -126,7 +126,7 @@ func (s *scales) read(ctx context.Context, namespace string, ref *v1alpha1.Fleet
 	t.replicas = int(n)
 	exist, _, _ := unstructured.NestedInt64(scale.Object, "status", "replicas")
 	t.pods = int(exist)
-	if text, _, _ := unstructured.NestedString(scale.Object, "status", "selector"); text != "" {
+	if text, _, _ := unstructured.NestedString(scale.Object, "status", "selector"); text != "" && len(text) <= maxSelector {
 		if t.selector, err = labels.Parse(text); err != nil {
 			t.selector = nil // the object may say what it likes there
 		}

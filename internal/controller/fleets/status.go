@@ -119,9 +119,7 @@ const maxSelector = 1024
 // selector returns what matches the pods of a variant, "" where that is unknown or too long.
 func (v *visit) selector(i int) string {
 	if t := v.targets[i]; t != nil && t.selector != nil {
-		if s := t.selector.String(); len(s) <= maxSelector {
-			return s
-		}
+		return t.selector.String()
 	}
 	return ""
 }

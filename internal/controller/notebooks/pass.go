@@ -72,7 +72,7 @@ func (c *Controller) visits() (list []*visit, invalid int, err error) {
 	if err != nil {
 		return nil, 0, err
 	}
-	there := make(map[types.UID]bool, len(workloads))
+	there, scalers := make(map[types.UID]bool, len(workloads)), c.scalers()
 	for _, w := range workloads {
 		d, err := parking.Read(w.Annotations)
 		if d == nil && err == nil || w.Leaves {
@@ -84,7 +84,7 @@ func (c *Controller) visits() (list []*visit, invalid int, err error) {
 		}
 		v := &visit{Workload: w, declared: d, memory: c.memory[w.UID]}
 		contested := v.memory.replicas.Read(w.Replicas, 0, c.now())
-		problem := c.problem(w, err)
+		problem := problemOf(w, err, scalers[w.String()])
 		if problem == "" && contested {
 			problem = v.memory.replicas.Undone().Says(w.String(), "replicas", "spec.replicas")
 		}
@@ -123,22 +123,32 @@ func (c *Controller) workloads() ([]*parking.Workload, error) {
 	return all, nil
 }
 
-// problem says why a workload is left alone, empty where it is not.
-func (c *Controller) problem(w *parking.Workload, err error) string {
+// scalers returns the name of the HorizontalPodAutoscaler of each object that has one, by its kind, namespace and name as Workload.String writes them.
+func (c *Controller) scalers() map[string]string {
+	all, err := c.autoscalers.List(labels.Everything())
+	if err != nil {
+		all = nil // the store of an informer has no errors
+	}
+	names := make(map[string]string, len(all))
+	for _, h := range all {
+		of := (&parking.Workload{Kind: h.Spec.ScaleTargetRef.Kind, Namespace: h.Namespace, Name: h.Spec.ScaleTargetRef.Name}).String()
+		if before, twice := names[of]; !twice || h.Name < before {
+			names[of] = h.Name
+		}
+	}
+	return names
+}
+
+// problemOf says why a workload is left alone, empty where it is not. The error is of its annotations, and scaler the name of its HorizontalPodAutoscaler, if any.
+func problemOf(w *parking.Workload, err error, scaler string) string {
 	if err != nil {
 		return err.Error()
 	}
 	if why := w.Unfit(); why != "" {
 		return why
 	}
-	scalers, err := c.autoscalers.HorizontalPodAutoscalers(w.Namespace).List(labels.Everything())
-	if err != nil {
-		scalers = nil // the store of an informer has no errors
-	}
-	for _, h := range scalers {
-		if of := &h.Spec.ScaleTargetRef; of.Kind == w.Kind && of.Name == w.Name {
-			return fmt.Sprintf("HorizontalPodAutoscaler %s scales %s: remove it, or the annotations of notebooks", h.Name, w)
-		}
+	if scaler != "" {
+		return fmt.Sprintf("HorizontalPodAutoscaler %s scales %s: remove it, or the annotations of notebooks", scaler, w)
 	}
 	return ""
 }
