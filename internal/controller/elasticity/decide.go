@@ -8,6 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/tandem-gpu/tandem/internal/controller/passes"
 	"github.com/tandem-gpu/tandem/internal/controller/snapshot"
 	"github.com/tandem-gpu/tandem/pkg/api/v1alpha1"
 	"github.com/tandem-gpu/tandem/pkg/elastic"
@@ -60,6 +61,7 @@ func (p *pass) decide(c *snapshot.Cluster, gangs []*elasticGang) ([]decision, er
 		}
 		decisions = append(decisions, p.follow(g, target))
 	}
+	decisions = passes.InTurn(decisions, func(d decision) string { return d.Namespace }) // what does not change is written in turns
 	slices.SortStableFunc(decisions, func(a, b decision) int { return orderOf(plan.Order, a.index) - orderOf(plan.Order, b.index) })
 	return decisions, nil
 }

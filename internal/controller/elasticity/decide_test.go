@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -274,5 +275,34 @@ func TestBecause(t *testing.T) {
 		if !strings.Contains(got, " ") || why == elastic.Invalid && got != "the rates are wrong" {
 			t.Errorf("%s: %q", why, got)
 		}
+	}
+}
+
+// The only gang of a namespace is written after one gang of another namespace, and not after all of them.
+func TestGangsTakeTurns(t *testing.T) {
+	var pods []*v1.Pod
+	var refs []podgroup.Ref
+	for _, r := range []podgroup.Ref{{Namespace: "ns", Name: "a0"}, {Namespace: "ns", Name: "a1"}, {Namespace: "ns", Name: "a2"}, {Namespace: "other", Name: "b"}} {
+		r.Source = podgroup.XK8s
+		for _, p := range members(t, r.Name, 2, 0, 0) {
+			p.Namespace, p.Labels[groupLabel] = r.Namespace, r.Name
+			pods = append(pods, p)
+		}
+		refs = append(refs, r)
+	}
+	w := newWorld(t, 1, pods...)
+	for _, r := range refs {
+		w.gangs.sizes[r] = []int{2, 4}
+	}
+	var written []string
+	w.refuse = func(verb, name string) error {
+		if verb == "status" {
+			written = append(written, name)
+		}
+		return nil
+	}
+	w.pass(0)
+	if want := []string{"a0", "b", "a1", "a2"}; !slices.Equal(written, want) {
+		t.Errorf("written are %v, want %v", written, want)
 	}
 }

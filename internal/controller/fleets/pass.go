@@ -1,7 +1,6 @@
 package fleets
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -11,6 +10,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/tandem-gpu/tandem/internal/controller/passes"
 	"github.com/tandem-gpu/tandem/pkg/api/v1alpha1"
 	"github.com/tandem-gpu/tandem/pkg/traffic"
 )
@@ -40,7 +40,7 @@ func (c *Controller) Pass(ctx context.Context) error {
 		}
 	}
 	p := &pass{Controller: c, now: c.now(), claims: claimsOf(fleets)}
-	fleets = inTurn(fleets)
+	fleets = passes.InTurn(fleets, func(f *v1alpha1.InferenceFleet) string { return f.Namespace })
 	p.forget(fleets)
 	var nodes v1alpha1.GPUNodeList
 	if err := c.options.Client.List(ctx, &nodes); err != nil {
@@ -52,26 +52,28 @@ func (c *Controller) Pass(ctx context.Context) error {
 	if p.jobs, err = p.borrowers(nodes.Items); err != nil {
 		return err
 	}
-	measured := c.measureAll(ctx, fleets, p.now)
-	var errs []error
-	for i, f := range fleets {
-		v := &visit{pass: p, object: f, memory: c.memory[f.UID], measured: measured[i]}
+	return p.decideAll(ctx, fleets)
+}
+
+// decideAll decides on the fleets as they are measured: always on the first in turn of those that are. A fleet whose Prometheus takes its time delays no other one.
+func (p *pass) decideAll(ctx context.Context, fleets []*v1alpha1.InferenceFleet) error {
+	measured, ready := p.measureAll(ctx, fleets, p.now)
+	errs, waiting := make([]error, len(fleets)), make([]int, 0, len(fleets))
+	for range fleets {
+		if len(waiting) == 0 {
+			waiting = append(waiting, <-ready)
+		}
+		for len(ready) > 0 {
+			waiting = append(waiting, <-ready)
+		}
+		i := slices.Min(waiting)
+		waiting = slices.DeleteFunc(waiting, func(k int) bool { return k == i })
+		v := &visit{pass: p, object: fleets[i], memory: p.memory[fleets[i].UID], measured: measured[i]}
 		if err := v.run(ctx); err != nil {
-			errs = append(errs, fmt.Errorf("fleet %s: %w", nameOf(f), err))
+			errs[i] = fmt.Errorf("fleet %s: %w", nameOf(fleets[i]), err)
 		}
 	}
 	return errors.Join(errs...)
-}
-
-// inTurn has the first fleet of each namespace before the second one of any: a namespace with many fleets delays its own.
-func inTurn(fleets []*v1alpha1.InferenceFleet) []*v1alpha1.InferenceFleet {
-	turns, before := make(map[*v1alpha1.InferenceFleet]int, len(fleets)), map[string]int{}
-	for _, f := range fleets {
-		turns[f] = before[f.Namespace]
-		before[f.Namespace]++
-	}
-	slices.SortStableFunc(fleets, func(a, b *v1alpha1.InferenceFleet) int { return cmp.Compare(turns[a], turns[b]) })
-	return fleets
 }
 
 // forget drops what is known of fleets that are gone, and begins the memory of new ones.

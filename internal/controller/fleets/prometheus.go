@@ -79,11 +79,10 @@ type variantMeasurement struct {
 }
 
 // measureAll measures fleets side by side. The fleets of a namespace wait for one another only, so that a Prometheus that does not answer
-// delays its own namespace.
-func (c *Controller) measureAll(ctx context.Context, fleets []*v1alpha1.InferenceFleet, now time.Time) []measurement {
+// delays its own namespace. It does not wait: the channel gets the index of each fleet whose result is there.
+func (c *Controller) measureAll(ctx context.Context, fleets []*v1alpha1.InferenceFleet, now time.Time) (results []measurement, ready <-chan int) {
 	ctx, end := context.WithTimeout(ctx, namespaceWithin)
-	defer end()
-	results := make([]measurement, len(fleets))
+	results, done := make([]measurement, len(fleets)), make(chan int, len(fleets))
 	rooms := map[string]chan struct{}{}
 	var all sync.WaitGroup
 	for i, f := range fleets {
@@ -93,6 +92,7 @@ func (c *Controller) measureAll(ctx context.Context, fleets []*v1alpha1.Inferenc
 			rooms[f.Namespace] = room
 		}
 		all.Go(func() {
+			defer func() { done <- i }()
 			if !enter(ctx, room) {
 				results[i] = unmeasured(f)
 				results[i].problem = &refusal{reasonUnreachable, fmt.Sprintf("it was not measured: Prometheus took %v for the other fleets of the namespace", namespaceWithin)}
@@ -104,8 +104,11 @@ func (c *Controller) measureAll(ctx context.Context, fleets []*v1alpha1.Inferenc
 			results[i] = measure(within, c.http, f, now)
 		})
 	}
-	all.Wait()
-	return results
+	go func() {
+		all.Wait()
+		end()
+	}()
+	return results, done
 }
 
 // enter takes a place of a room, false where none is free before the end of ctx.

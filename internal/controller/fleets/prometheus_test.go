@@ -151,7 +151,7 @@ func TestRateIsTheSumOfTheVariants(t *testing.T) {
 			f := w.fleet("bert")
 			w.forgetFor(f)
 			v := &visit{pass: &pass{Controller: w.Controller, now: w.at, claims: claimsOf([]*v1alpha1.InferenceFleet{f})}, object: f, memory: w.memory[f.UID],
-				measured: w.measureAll(t.Context(), []*v1alpha1.InferenceFleet{f}, w.at)[0]}
+				measured: w.measuredAll(t.Context(), []*v1alpha1.InferenceFleet{f}, w.at)[0]}
 			var err error
 			v.fleet, err = declared(f, ownReplicas(f))
 			must.OK(t, err)

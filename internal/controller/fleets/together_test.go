@@ -10,8 +10,10 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/tandem-gpu/tandem/pkg/api/v1alpha1"
+	"github.com/tandem-gpu/tandem/test/must"
 )
 
 // fleetsAt returns fleets of a namespace with a Prometheus at an address.
@@ -57,7 +59,7 @@ func TestNamespacesAreMeasuredSideBySide(t *testing.T) {
 	}))
 	defer quick.Close()
 	all := append(fleetsAt(t, "team-a", slow.URL, 2*together), fleetsAt(t, "team-b", quick.URL, 1)...)
-	for i, m := range w.measureAll(t.Context(), all, w.at) {
+	for i, m := range w.measuredAll(t.Context(), all, w.at) {
 		if m.problem != nil || m.rate != 60 {
 			t.Errorf("fleet %s/%s: %v requests a second, %v", all[i].Namespace, all[i].Name, m.rate, m.problem)
 		}
@@ -78,7 +80,7 @@ func TestFleetsWithoutATurn(t *testing.T) {
 	defer hangs.Close()
 	go func() { asked.Wait(); end() }()
 	waited := 0
-	for i, m := range w.measureAll(ctx, fleetsAt(t, "team-a", hangs.URL, together+3), w.at) {
+	for i, m := range w.measuredAll(ctx, fleetsAt(t, "team-a", hangs.URL, together+3), w.at) {
 		if m.problem == nil || m.problem.reason != reasonUnreachable || len(m.variants) != 2 {
 			t.Errorf("fleet %d: %+v", i, m)
 		}
@@ -104,5 +106,47 @@ func TestEnter(t *testing.T) {
 		if enter(ended, room) || len(room) != 0 {
 			t.Fatal("a place was taken after the end")
 		}
+	}
+}
+
+// measuredAll measures fleets and waits for all of them.
+func (w *world) measuredAll(ctx context.Context, fleets []*v1alpha1.InferenceFleet, now time.Time) []measurement {
+	results, ready := w.measureAll(ctx, fleets, now)
+	for range fleets {
+		<-ready
+	}
+	return results
+}
+
+// A namespace whose Prometheus does not answer delays no decision on a fleet of another one, even one that comes later in turn: it is scaled while the other one is
+// still asked.
+func TestDecisionsDoNotWaitForOthers(t *testing.T) {
+	w := newWorld(t)
+	w.arrive("120")
+	scaled := make(chan struct{})
+	var once sync.Once
+	var late atomic.Bool
+	slow := httptest.NewServer(http.HandlerFunc(func(out http.ResponseWriter, r *http.Request) {
+		_ = r.ParseForm() // a server sees that its client leaves when it has read the request
+		select {
+		case <-scaled:
+			w.prom.answer(out, r)
+		case <-r.Context().Done():
+			late.Store(true)
+		}
+	}))
+	defer slow.Close()
+	w.before = func(what string) error {
+		if what == "scale bert-a100" {
+			once.Do(func() { close(scaled) })
+		}
+		return nil
+	}
+	other := fleetsAt(t, "a-namespace", slow.URL, 1)[0]
+	other.UID, other.Spec.Variants = "other", other.Spec.Variants[:1]
+	other.Spec.Variants[0].ScaleTargetRef.Name = "other"
+	must.OK(t, w.objects.Create(t.Context(), other))
+	if got := w.pass(); late.Load() || w.replicas["bert-a100"] != 3 {
+		t.Errorf("the pass writes %q, and the other fleet was given up: %v", got, late.Load())
 	}
 }
