@@ -2,9 +2,11 @@ package gpugang
 
 import (
 	"fmt"
+	"maps"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/tandem-gpu/tandem/internal/cluster/podgroup"
 	"github.com/tandem-gpu/tandem/internal/scheduler/machine"
@@ -25,7 +27,7 @@ func (p *Plugin) warnOfName(ref podgroup.Ref, pod *v1.Pod) {
 		return
 	}
 	began, several := p.gangs.Began(ref, own)
-	if !several {
+	if !several || !p.warned[pod.UID].IsZero() {
 		return
 	}
 	pg, _ := p.gangs.Gang(ref)
@@ -41,11 +43,17 @@ func (p *Plugin) warnOfName(ref podgroup.Ref, pod *v1.Pod) {
 		if ran < pg.MinCount {
 			continue
 		}
+		maps.DeleteFunc(p.warned, func(_ types.UID, at time.Time) bool { return p.now().Sub(at) > warnedFor })
+		p.warned[pod.UID] = p.now()
 		p.event(pod, v1.EventTypeWarning, "GangNameTaken", fmt.Sprintf(
 			"the pod belongs to %s, and the members that run to %s: it joins gang %s by itself; give each job a gang name of its own, in %s", own, other, ref, podgroup.FieldOf(ref.Source)))
 		return
 	}
 }
+
+// warnedFor is how long the plugin remembers that it has warned of a pod. A shorter time may repeat the warning where the API server is slow to
+// show that the pod was refused.
+const warnedFor = time.Minute
 
 // wasTried reports whether the scheduler has refused a pod before.
 func wasTried(pod *v1.Pod) bool {

@@ -9,6 +9,7 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/client-go/dynamic"
 	fwk "k8s.io/kube-scheduler/framework"
@@ -88,8 +89,9 @@ type Plugin struct {
 	targets dynamic.Interface
 	// topologyCache is for the scheduling cycle alone.
 	topology topologyCache
-	// inVain and yielding are for the scheduling cycle alone.
+	// inVain, warned and yielding are for the scheduling cycle alone. warned are pods with a warning about the name of their gang.
 	inVain   map[podgroup.Ref]*patience
+	warned   map[types.UID]time.Time
 	yielding bool
 	metrics  *metricSet
 	now      func() time.Time
@@ -168,7 +170,7 @@ func New(ctx context.Context, object runtime.Object, handle fwk.Handle, o Option
 	if err != nil {
 		return nil, err
 	}
-	p := &Plugin{handle: handle, args: args, shares: o.Shares, gangs: o.Gangs, machine: o.Machine, now: o.Now, targets: o.Targets, metrics: newMetrics(), inVain: map[podgroup.Ref]*patience{}}
+	p := &Plugin{handle: handle, args: args, shares: o.Shares, gangs: o.Gangs, machine: o.Machine, now: o.Now, targets: o.Targets, metrics: newMetrics(), inVain: map[podgroup.Ref]*patience{}, warned: map[types.UID]time.Time{}}
 	if p.now == nil {
 		p.now = time.Now
 	}
