@@ -27,26 +27,21 @@ const quotaPatience = time.Minute
 // bound has a variant plan with the pods that it has while a ResourceQuota refuses others, so that other variants may take the load. The scale target
 // keeps its number: Kubernetes makes the pods once the quota lets it.
 func (v *visit) bound(ctx context.Context, out *traffic.Variant, t *target) error {
-	if t.pods < t.replicas {
-		message, err := t.failure(ctx)
-		if err != nil {
-			return err
-		}
-		if quota, amounts, is := exceeded(message); is {
-			since, known := v.memory.refusedSince[out.Name]
-			if !known {
-				since = v.now
-				v.memory.refusedSince[out.Name] = since
-			}
-			if v.now.Sub(since) >= quotaPatience {
-				t.capped = fmt.Sprintf("ResourceQuota %s refuses pods of %s %s beyond %d (%.300s): raise it, or lower maxReplicas", quota, t.ref.Kind, t.ref.Name, t.pods, amounts)
-				out.Wanted, out.Most = t.pods, min(out.Most, t.pods)
-				out.Least = min(out.Least, out.Most)
-			}
-			return nil
-		}
+	quota, amounts, is, err := t.quota(ctx)
+	if err != nil {
+		return err
 	}
-	delete(v.memory.refusedSince, out.Name)
+	since, known := v.memory.refusedSince[out.Name]
+	switch {
+	case !is:
+		delete(v.memory.refusedSince, out.Name)
+	case !known:
+		v.memory.refusedSince[out.Name] = v.now
+	case v.now.Sub(since) >= quotaPatience:
+		t.capped = fmt.Sprintf("ResourceQuota %s refuses pods of %s %s beyond %d (%.300s): raise it, or lower maxReplicas", quota, t.ref.Kind, t.ref.Name, t.pods, amounts)
+		out.Wanted, out.Most = t.pods, min(out.Most, t.pods)
+		out.Least = min(out.Least, out.Most)
+	}
 	return nil
 }
 
@@ -64,6 +59,18 @@ func (v *visit) quotaExceeded() *refusal {
 		}
 	}
 	return nil
+}
+
+// quota returns the ResourceQuota that refuses pods of a scale target, with its amounts, and whether one does.
+func (t *target) quota(ctx context.Context) (quota, amounts string, is bool, err error) {
+	if t.pods >= t.replicas {
+		return "", "", false, nil
+	}
+	message, err := t.failure(ctx)
+	if err == nil {
+		quota, amounts, is = exceeded(message)
+	}
+	return quota, amounts, is, err
 }
 
 // failure returns why Kubernetes does not make the pods that a scale target asks for, "" where it makes them or the target does not say it, as
