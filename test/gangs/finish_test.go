@@ -110,8 +110,12 @@ func (w *world) stuck() []string {
 		if t.elastic != "" && c.bound-c.ending >= t.min {
 			continue // its target may hold the others back
 		}
-		if pending > 0 && c.exists >= t.needs(c) && !t.malformed() && w.fits(t, t.needs(c)) {
-			names = append(names, fmt.Sprintf("%s (%d of %d pending, %d must run)", t.name, pending, c.exists, t.needs(c)))
+		needs := t.needs(c)
+		if len(t.done) > 0 { // as its Job says: the members that ended otherwise are still to come
+			needs = min(t.min, max(1, t.members-len(t.done)))
+		}
+		if pending > 0 && c.exists >= needs && !t.malformed() && w.fits(t, needs) {
+			names = append(names, fmt.Sprintf("%s (%d of %d pending, %d must run)", t.name, pending, c.exists, needs))
 		}
 	}
 	return names
