@@ -194,11 +194,12 @@ func (w *world) checkLeaver(e *policyv1.Eviction) {
 	running, above := 0, 0
 	for i := range t.members {
 		other := w.api.pod(t.member(i))
-		if other == nil || other.Spec.NodeName == "" || other.DeletionTimestamp != nil || other.Status.StartTime.Equal(new(moment())) {
+		if other == nil || other.Spec.NodeName == "" || other.DeletionTimestamp != nil {
 			continue
 		}
 		running++
-		if i >= t.index(e.Name) {
+		// The controller may know of a member that has its node since this moment, or not yet.
+		if i >= t.index(e.Name) && !other.Status.StartTime.Equal(new(moment())) {
 			above++
 		}
 	}
