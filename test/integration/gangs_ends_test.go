@@ -207,7 +207,7 @@ func goesBeforeOlder(t *testing.T, c *gangCluster) {
 func secondJob(t *testing.T, c *gangCluster) {
 	g := testGang{name: "train", members: 4, min: 4, slots: 10}
 	c.startGang(t, g, 4)
-	time.Sleep(2 * time.Second) // the times of the API are whole seconds
+	time.Sleep(32 * time.Second) // what comes within half a minute may belong to the gang, and the times of the API are whole seconds
 	second := c.gangJob(g, 4)
 	second.Name = "again"
 	c.createJob(t, second)

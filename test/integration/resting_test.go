@@ -17,7 +17,7 @@ const (
 	// calm is how long nothing may change any more, by the clock of the controller, and calmInBubble in a bubble, where the kubelets look at the
 	// pods as often as they do elsewhere and six hours take four minutes.
 	calm         = 6 * time.Hour
-	calmInBubble = 20 * time.Minute
+	calmInBubble = 10 * time.Minute
 	// restingSpeed is how many times as fast that clock runs: a pass, each second, is then a minute.
 	restingSpeed = 60
 )
