@@ -47,7 +47,7 @@ func (s *Set) Began(ref Ref, o Origin) (at time.Time, several bool) {
 	return g.origins[o], len(g.origins) > 1
 }
 
-// maxOrigins bounds the origins that are remembered of a gang: their names are a tenant's choice. Of further ones nobody knows when they began.
+// maxOrigins bounds the origins that the set remembers of a gang, since a tenant chooses their names. The set does not know when further ones began.
 const maxOrigins = 64
 
 // noteOrigin notes when the origin of a member began. The caller holds the mutex.

@@ -29,8 +29,8 @@ type Objects struct {
 	At time.Time
 }
 
-// overdue is how long a member that the controller has given up may take to end beyond its grace period. Later something is wrong, and nobody
-// knows when its devices are free.
+// overdue is how long a member that the controller has given up may take to end beyond its grace period. After that time
+// something is wrong, and the end is unknown.
 const overdue = time.Minute
 
 // Cluster is a snapshot.

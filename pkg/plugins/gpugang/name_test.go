@@ -41,7 +41,7 @@ func (c *cluster) warned() (all []string) {
 	return all
 }
 
-// Each pod of a second job with the name of a running gang is warned of once, and placed.
+// Each pod of a second job with the name of a running gang is warned of once, and placed. The minutes in this file are of the clock of bubbles.
 func TestSecondJob(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCluster(t, 3)
