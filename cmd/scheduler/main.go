@@ -19,6 +19,7 @@ import (
 	_ "github.com/tandem-gpu/tandem/pkg/api/config/scheme" // arguments of the plugins
 	"github.com/tandem-gpu/tandem/pkg/plugins/gpugang"
 	"github.com/tandem-gpu/tandem/pkg/plugins/gpupreempt"
+	"github.com/tandem-gpu/tandem/pkg/plugins/gpuqueue"
 	"github.com/tandem-gpu/tandem/pkg/plugins/gpushare"
 )
 
@@ -49,7 +50,7 @@ func command(gates *gates, caches *caches) *cobra.Command {
 	published := &serving{}
 	c := app.NewSchedulerCommand(
 		app.WithPlugin(gpushare.Name, caches.with(published.with(shares, room))), app.WithPlugin(gpugang.Name, caches.with(dumping(room, os.Stdout, gangs))),
-		app.WithPlugin(gpupreempt.Name, caches.with(preempt)))
+		app.WithPlugin(gpupreempt.Name, caches.with(preempt)), app.WithPlugin(gpuqueue.Name, gpuqueue.New))
 	c.Use = "tandem-scheduler"
 	published.wrap(c)
 	gates.wrap(c)

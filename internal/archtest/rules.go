@@ -43,7 +43,7 @@ var (
 // api and plugins list the other directories under pkg/.
 var (
 	api     = []string{"v1alpha1", "config"}
-	plugins = []string{"gpushare", "gpugang", "gpupreempt"}
+	plugins = []string{"gpushare", "gpugang", "gpupreempt", "gpuqueue"}
 )
 
 // nameless lists package names that say nothing.

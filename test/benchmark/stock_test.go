@@ -21,6 +21,7 @@ import (
 	_ "github.com/tandem-gpu/tandem/pkg/api/config/scheme"
 	"github.com/tandem-gpu/tandem/pkg/plugins/gpugang"
 	"github.com/tandem-gpu/tandem/pkg/plugins/gpupreempt"
+	"github.com/tandem-gpu/tandem/pkg/plugins/gpuqueue"
 	"github.com/tandem-gpu/tandem/pkg/plugins/gpushare"
 )
 
@@ -31,7 +32,7 @@ func TestMain(m *testing.M) {
 		err = os.Setenv("PATH", filepath.Dir(tools["etcd"])+string(os.PathListSeparator)+os.Getenv("PATH"))
 	}
 	if err == nil {
-		perf.PluginNames = append(perf.PluginNames, gpushare.Name, gpugang.Name, gpupreempt.Name)
+		perf.PluginNames = append(perf.PluginNames, gpushare.Name, gpugang.Name, gpupreempt.Name, gpuqueue.Name)
 		err = perf.InitTests()
 	}
 	if err != nil {
@@ -46,7 +47,7 @@ func TestMain(m *testing.M) {
 func BenchmarkAgainstStock(b *testing.B) {
 	p := &plugins{}
 	registry := frameworkruntime.Registry{
-		gpushare.Name: p.newGPUShare, gpugang.Name: p.newGPUGang, gpupreempt.Name: p.newGPUPreempt,
+		gpushare.Name: p.newGPUShare, gpugang.Name: p.newGPUGang, gpupreempt.Name: p.newGPUPreempt, gpuqueue.Name: gpuqueue.New,
 	}
 	perf.RunBenchmarkPerfScheduling(b, "workloads.yaml", "stock", registry,
 		perf.WithPrepareFn(recordGangs), perf.WithNodeUpdateFn(addGPUNodes))

@@ -24,6 +24,7 @@ import (
 	"github.com/tandem-gpu/tandem/pkg/api/v1alpha1"
 	"github.com/tandem-gpu/tandem/pkg/plugins/gpugang"
 	"github.com/tandem-gpu/tandem/pkg/plugins/gpupreempt"
+	"github.com/tandem-gpu/tandem/pkg/plugins/gpuqueue"
 	"github.com/tandem-gpu/tandem/pkg/plugins/gpushare"
 	testcluster "github.com/tandem-gpu/tandem/test/cluster"
 	"github.com/tandem-gpu/tandem/test/must"
@@ -64,6 +65,7 @@ func plugins() []app.Option {
 	preempt := gpupreempt.NewFactory(func() gpupreempt.Shares { return shares.Plugin() }, room)
 	return []app.Option{
 		app.WithPlugin(gpushare.Name, shares.New), app.WithPlugin(gpugang.Name, gangs), app.WithPlugin(gpupreempt.Name, preempt),
+		app.WithPlugin(gpuqueue.Name, gpuqueue.New),
 	}
 }
 

@@ -38,6 +38,7 @@ import (
 	"github.com/tandem-gpu/tandem/pkg/api/v1alpha1"
 	"github.com/tandem-gpu/tandem/pkg/plugins/gpugang"
 	"github.com/tandem-gpu/tandem/pkg/plugins/gpupreempt"
+	"github.com/tandem-gpu/tandem/pkg/plugins/gpuqueue"
 	"github.com/tandem-gpu/tandem/pkg/plugins/gpushare"
 	"github.com/tandem-gpu/tandem/pkg/sim"
 	"github.com/tandem-gpu/tandem/pkg/vgpu"
@@ -122,7 +123,7 @@ func registry() frameworkruntime.Registry {
 	preempt := func(ctx context.Context, args runtime.Object, h fwk.Handle) (fwk.Plugin, error) {
 		return gpupreempt.New(ctx, args, h, gpupreempt.Options{Shares: func() gpupreempt.Shares { return shares.Plugin() }, Machine: room})
 	}
-	return frameworkruntime.Registry{gpushare.Name: shares.New, gpugang.Name: gangs, gpupreempt.Name: preempt}
+	return frameworkruntime.Registry{gpushare.Name: shares.New, gpugang.Name: gangs, gpupreempt.Name: preempt, gpuqueue.Name: gpuqueue.New}
 }
 
 // awaitGPUNodes asks for more than any node has until the refusal shows that the plugin has read the GPUNodes.

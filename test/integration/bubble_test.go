@@ -37,6 +37,7 @@ import (
 	_ "github.com/tandem-gpu/tandem/pkg/api/config/scheme" // the arguments of the plugins
 	"github.com/tandem-gpu/tandem/pkg/plugins/gpugang"
 	"github.com/tandem-gpu/tandem/pkg/plugins/gpupreempt"
+	"github.com/tandem-gpu/tandem/pkg/plugins/gpuqueue"
 	"github.com/tandem-gpu/tandem/pkg/plugins/gpushare"
 	"github.com/tandem-gpu/tandem/test/bubble"
 	"github.com/tandem-gpu/tandem/test/fakeserver"
@@ -225,5 +226,6 @@ func plugins() frameworkruntime.Registry {
 			}
 			return nil
 		}, room),
+		gpuqueue.Name: gpuqueue.New,
 	}
 }

@@ -18,6 +18,7 @@ import (
 	clienttesting "k8s.io/client-go/testing"
 	fwk "k8s.io/kube-scheduler/framework"
 	schedulerconfig "k8s.io/kubernetes/pkg/scheduler/apis/config"
+	"k8s.io/kubernetes/pkg/scheduler/framework/plugins/names"
 	frameworkruntime "k8s.io/kubernetes/pkg/scheduler/framework/runtime"
 
 	"github.com/tandem-gpu/tandem/test/bubble"
@@ -26,6 +27,7 @@ import (
 	"github.com/tandem-gpu/tandem/internal/cluster/kube"
 	"github.com/tandem-gpu/tandem/pkg/api/config"
 	"github.com/tandem-gpu/tandem/pkg/api/v1alpha1"
+	"github.com/tandem-gpu/tandem/pkg/plugins/gpuqueue"
 	"github.com/tandem-gpu/tandem/pkg/snapshot"
 	"github.com/tandem-gpu/tandem/pkg/vgpu"
 	"github.com/tandem-gpu/tandem/test/fakecluster"
@@ -94,13 +96,15 @@ func (c *cluster) start() {
 	registry := frameworkruntime.Registry{Name: func(ctx context.Context, args runtime.Object, h fwk.Handle) (_ fwk.Plugin, err error) {
 		c.plugin, err = NewWithClient(ctx, args, h, c.dynamic)
 		return c.plugin, err
-	}}
+	}, gpuqueue.Name: gpuqueue.New}
 	c.stop = fakecluster.Start(c.t, client, c.profile(), registry)
 }
 
 // profile is the stock profile with the plugin, set as deploy/ sets it.
 func (c *cluster) profile() schedulerconfig.KubeSchedulerProfile {
 	p := fakecluster.Profile(c.t)
+	p.Plugins.QueueSort.Enabled = []schedulerconfig.Plugin{{Name: gpuqueue.Name}}
+	p.Plugins.QueueSort.Disabled = []schedulerconfig.Plugin{{Name: names.PrioritySort}}
 	p.Plugins.MultiPoint.Enabled = append(p.Plugins.MultiPoint.Enabled, schedulerconfig.Plugin{Name: Name, Weight: 10000})
 	p.Plugins.PostFilter.Enabled = append([]schedulerconfig.Plugin{{Name: Name}}, p.Plugins.PostFilter.Enabled...)
 	p.Plugins.Bind.Enabled = append([]schedulerconfig.Plugin{{Name: Name}}, p.Plugins.Bind.Enabled...)
