@@ -180,7 +180,7 @@ func first(r *record.Report, name string) float64 {
 }
 
 // ratio writes a number between 0 and 2 with two digits.
-func ratio(v float64) string { return strings.TrimPrefix(fmt.Sprintf("%.2f", v), "0") }
+func ratio(v float64) string { return fmt.Sprintf("%.2f", v) }
 
 func writeUsable(w io.Writer, r *record.Report) {
 	fmt.Fprintf(w, "\n### What a context takes of the memory limit\n\nWhat one process can allocate in pieces of 2 MiB under a limit, in MiB. The rest is its context.\n\n")
@@ -326,8 +326,8 @@ func writeErrors(w io.Writer, all []coRun, p *predictor) {
 			for _, s := range speeds {
 				constant = append(constant, max(s-mean(speeds), mean(speeds)-s))
 			}
-			fmt.Fprintf(w, "| %s, %s | %d | %s | %s | %s |\n", part1, sharing, len(speeds), ratio(mean(speeds)), strings.TrimPrefix(fmt.Sprintf("%.3f", mean(wrong)), "0"),
-				strings.TrimPrefix(fmt.Sprintf("%.3f", mean(constant)), "0"))
+			fmt.Fprintf(w, "| %s, %s | %d | %s | %s | %s |\n", part1, sharing, len(speeds), ratio(mean(speeds)), fmt.Sprintf("%.3f", mean(wrong)),
+				fmt.Sprintf("%.3f", mean(constant)))
 		}
 	}
 }
