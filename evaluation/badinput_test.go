@@ -7,7 +7,8 @@ import (
 	"github.com/tandem-gpu/tandem/internal/simulator/command"
 )
 
-// TestBadInput: what cannot be done ends with 2 and one line on stderr that says where it is and what is legal.
+// TestBadInput: a command that cannot be carried out ends with 2 and one line on stderr that says where the mistake is
+// and what is legal.
 func TestBadInput(t *testing.T) {
 	pods := file(t, "pods.csv", "name,cpu_milli,memory_mib,num_gpu,gpu_milli\na,1000,1024,-1,500\n")
 	empty := file(t, "empty.csv", "")

@@ -18,9 +18,9 @@ import (
 	"github.com/tandem-gpu/tandem/test/published"
 )
 
-// networks writes n networks of which the parameters rise by a factor from row to row, and what their training uses of a
-// device follows from them: SM .2 and a tenth for each factor of ten, memory 1000 MiB and 16 bytes a parameter, give or
-// take .03 and 3 MiB.
+// networks writes n networks of which the parameters rise by a factor from row to row, and the use of a device by their
+// training follows from them: SM 0.2 and a tenth for each factor of ten, memory 1000 MiB and 16 bytes a parameter, give
+// or take 0.03 and 3 MiB.
 func networks(t *testing.T, n int) string {
 	t.Helper()
 	var b strings.Builder
@@ -78,7 +78,7 @@ func TestFitFeatures(t *testing.T) {
 		Networks, Profiles int
 	}
 	must.OK(t, json.Unmarshal([]byte(out), &got))
-	// .6 · 1 and .15 · .25 over 1 and .0625 are .6.
+	// 0.6 · 1 and 0.15 · 0.25 over 1 and 0.0625 are 0.6.
 	if len(got.Results) != 12 || got.Networks != 150 || got.Profiles != 2 || got.Coefficients.Bandwidth != .6 || len(got.Coefficients.SM) != 18 {
 		t.Errorf("JSON: %+v", got)
 	}

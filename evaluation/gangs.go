@@ -169,8 +169,8 @@ func parseLoads(list string) ([]float64, error) {
 	return all, nil
 }
 
-// csvFiles returns the files of a list of files and folders. Of a folder it returns all with a name that ends in .csv
-// or .csv.gz, in the order of their paths, and those of the folders in it.
+// csvFiles returns the files of a list of files and folders. It returns all files of a folder with a name that ends in
+// .csv or .csv.gz, in the order of their paths, and those of the folders in it.
 func csvFiles(paths []string) ([]string, error) {
 	var all []string
 	for _, path := range paths {

@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// The commands read a trace and write a table; what they cannot do is exit code 2 with the flag's name.
+// The commands read a trace and write a table; they end with exit code 2 and the flag's name if they cannot.
 func TestLifetimesCommands(t *testing.T) {
 	rows := "timestamp,duration,num_gpus,cluster\n"
 	for _, day := range []string{"01", "02", "03", "04", "05", "06", "07", "08"} {

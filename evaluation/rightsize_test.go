@@ -60,7 +60,7 @@ func TestRightsizeOfOneSet(t *testing.T) {
 	}
 }
 
-// TestRightsizeViolated: what a deployment violates is told, and the command ends with 1.
+// TestRightsizeViolated: the command tells what a deployment violates, and ends with 1.
 func TestRightsizeViolated(t *testing.T) {
 	args := rightsize("--set", "1,3", "--deployment", deployment1+","+deployment3)
 	code, out, errs := evaluate(args...)

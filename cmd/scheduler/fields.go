@@ -26,7 +26,7 @@ func argumentTypes() map[string]reflect.Type {
 }
 
 // checkValues returns the fields of a configuration file with unreadable values. Upstream says what is wrong with a
-// duration or a quantity, and not in which field it stands. Whatever else is wrong with the file, upstream says.
+// duration or a quantity, and not in which field it stands. Upstream says all else that is wrong with the file.
 func checkValues(path string) error {
 	raw, err := os.ReadFile(path)
 	if err != nil {

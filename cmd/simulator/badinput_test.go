@@ -8,7 +8,8 @@ import (
 	"github.com/tandem-gpu/tandem/internal/simulator/command"
 )
 
-// TestBadInput: what cannot be done ends with 2 and one line on stderr that says where it is and what is legal.
+// TestBadInput: a command that cannot be carried out ends with 2 and one line on stderr that says where the mistake is
+// and what is legal.
 func TestBadInput(t *testing.T) {
 	scenario := file(t, "scenario.yaml", "name: x\npolicies: [packed]\nqueue: fifo\ncluster:\n  groups:\n  - {name: a, count: 0, cpu: 8, memory: 64Gi, gpus: 2, model: T4, device_memory: 16Gi}\n")
 	misspelt := file(t, "misspelt.yaml", "name: x\npolicies: [packed]\ncluster:\n  groups:\n  - {name: a, cout: 1, cpu: 8, memory: 64Gi, gpus: 2, model: T4, device_memory: 16Gi}\n")

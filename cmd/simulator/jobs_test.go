@@ -57,7 +57,7 @@ func TestTracesGuide(t *testing.T) {
 	}
 }
 
-// TestJobsRefuses: what has no pods that a list could have is refused, and so is half a file.
+// TestJobsRefuses: the command refuses input without pods that a list could have, and half a file.
 func TestJobsRefuses(t *testing.T) {
 	whole, err := os.ReadFile("testdata/pods/gke.json")
 	must.OK(t, err)

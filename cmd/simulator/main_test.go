@@ -88,7 +88,7 @@ func TestMap(t *testing.T) {
 	golden.Text(t, "map.txt", succeed(t, "map", "testdata/scenario.yaml", "--at", "20m", "--policy", "packed", "--seed", "2"))
 }
 
-// TestSnapshot: what is written can be read, and has the moment of the flag.
+// TestSnapshot: the written snapshot can be read, and has the moment of the flag.
 func TestSnapshot(t *testing.T) {
 	raw := succeed(t, "snapshot", "testdata/scenario.yaml", "--at", "20m", "--policy", "packed", "--seed", "2")
 	golden.Text(t, "snapshot.json", raw)

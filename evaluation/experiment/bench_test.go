@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// What a run of the published experiment may cost on one core that does nothing else.
+// These bound the cost of a run of the published experiment on one core that does nothing else.
 const (
 	maxSeconds = 2   // 0.5 s of processor time were measured
 	maxMiB     = 200 // 87 MiB were measured

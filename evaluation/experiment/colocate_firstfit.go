@@ -88,7 +88,7 @@ const horusMargin = 500 * vgpu.MiB
 // horus is the cost of Horus (Yeung et al., IEEE TPDS 2022): memory, distance from full utilisation, worse above it, and
 // the number of jobs.
 //
-// Example: 6 GiB beside 6 GiB of 24, SM .5 beside SM .8: 1.3·½ + 30·1.6/100 + 1 = 2.13.
+// Example: 6 GiB beside 6 GiB of 24, SM 0.5 beside SM 0.8: 1.3·½ + 30·1.6/100 + 1 = 2.13.
 func horus(job *sharedJob, on []sharedJob) float64 {
 	over := 100*min(1, smOf(on)) + 100*job.profile.SM - 100
 	weight := 1.0

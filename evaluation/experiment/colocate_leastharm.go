@@ -19,8 +19,8 @@ const sharingWindow = 40
 const leastSpeed = .8
 
 // leastHarm starts the job on the device where all jobs together lose the least speed, and every job keeps leastSpeed.
-// Of equal choices it takes the device with fewer jobs, then the first job, then the first device. A job does no harm
-// on an idle device.
+// Among equal choices it takes the device with fewer jobs, then the first job, then the first device. A job does no
+// harm on an idle device.
 type leastHarm struct {
 	unlearning
 	// speeds writes the expected speeds of the jobs of a device.

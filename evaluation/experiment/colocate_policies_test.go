@@ -46,20 +46,20 @@ func TestSharingChoices(t *testing.T) {
 		{"memory to the last byte", "least-loaded-3", []int{1}, [][]int{{1, 1}}, "0 on 0"},
 		{"a margin", "horus-3", []int{1, 0}, [][]int{{1, 1}}, "1 on 0"},
 		{"at most two", "horus-2", []int{0}, [][]int{{0, 0}}, "none"},
-		// 1.3·10/24 + 20·1/100 + 1 = 1.74 beside .2; 1.3·16/24 + 20·1.6/100 + 1 = 2.19 beside .6.
+		// 1.3·10/24 + 20·1/100 + 1 = 1.74 beside 0.2; 1.3·16/24 + 20·1.6/100 + 1 = 2.19 beside 0.6.
 		{"the least cost", "horus-3", []int{1}, [][]int{{1}, {0}}, "0 on 1"},
 		{"idle costs less", "horus-3", []int{0}, [][]int{{2}, {}}, "0 on 1"},
-		// The means are .977, .897 and .787: sizes 0, 1 and 2.
+		// The means are 0.977, 0.897 and 0.787: sizes 0, 1 and 2.
 		{"sizes 2 and 1", "lucid", []int{2}, [][]int{{1}, {2}}, "none"},
 		{"sizes 1 and 1 rather than 2 and 0", "lucid", []int{1, 0}, [][]int{{2}, {1}}, "0 on 1"},
 		{"the second fits", "lucid", []int{2, 0}, [][]int{{2}}, "1 on 0"},
 		{"the smaller sum", "lucid", []int{0}, [][]int{{2}, {1}}, "0 on 1"},
 		{"two are there", "lucid", []int{0}, [][]int{{0, 0}}, "none"},
-		{"the least harm", "oracle", []int{2, 1, 0}, [][]int{{1}, {2}}, "2 on 0"}, // 0 beside 1: .03 + .02, beside 2: .05 + .04
+		{"the least harm", "oracle", []int{2, 1, 0}, [][]int{{1}, {2}}, "2 on 0"}, // 0 beside 1: 0.03 + 0.02, beside 2: 0.05 + 0.04
 		{"an idle device", "oracle", []int{2, 1, 0}, [][]int{{1}, {}}, "0 on 1"},
 		{"too slow", "oracle", []int{2}, [][]int{{2}}, "none"},
 		{"just fast enough", "oracle", []int{2}, [][]int{{1}}, "0 on 0"},
-		{"three too slow", "oracle", []int{0}, [][]int{{1, 2}}, "none"}, // .81 · .95 = .7695
+		{"three too slow", "oracle", []int{0}, [][]int{{1, 2}}, "none"}, // 0.81 · 0.95 = 0.7695
 	} {
 		p, err := sharingPolicyOf(tc.policy, table)
 		must.OK(t, err)
@@ -73,7 +73,7 @@ func TestSharingChoices(t *testing.T) {
 	}
 }
 
-// TestLucidSizes: jobs are large below a mean speed of .85, and small from .95 on.
+// TestLucidSizes: jobs are large below a mean speed of 0.85, and small from 0.95 on.
 func TestLucidSizes(t *testing.T) {
 	table := shared([][2]float64{{}, {}, {}, {}}, []float64{.95, .95, .95, .95}, []float64{.94, .94, .94, .94},
 		[]float64{.85, .85, .85, .85}, []float64{.84, .84, .84, .84})
@@ -91,13 +91,13 @@ func TestLucidSizes(t *testing.T) {
 	}
 }
 
-// TestOracleHarm: a speed of .8 is enough; of equal harm the device with fewer jobs; and what is lost already is no harm.
+// TestOracleHarm: a speed of 0.8 is enough; of equal harm the device with fewer jobs; and what is lost already is no harm.
 func TestOracleHarm(t *testing.T) {
 	table := shared([][2]float64{{.5, 1}, {.5, 1}, {.5, 1}}, []float64{.8, .99, .97}, []float64{.99, .85, 1}, []float64{.97, 1, 1})
 	for want, v := range map[string]*sharingView{
 		"0 on 0 true": viewOf(table, []int{0}, []int{0}),
 		"0 on 1 true": viewOf(table, []int{2}, []int{1}, nil),
-		// Beside two of 1: 2·.85·.01 + 1 − .99² = .037; beside 2: .06.
+		// Beside two of 1: 2·0.85·0.01 + 1 − 0.99² = 0.037; beside 2: 0.06.
 		"0 on 2 true": viewOf(table, []int{0}, []int{2}, []int{2, 2}, []int{1, 1}),
 	} {
 		place, device, ok := oracle(table).choose(v)
@@ -231,17 +231,17 @@ func TestTandemDoubts(t *testing.T) {
 	}
 }
 
-// TestTandemChooses: what harms most elsewhere gets the idle device; beside others goes what does less harm there than
-// elsewhere.
+// TestTandemChooses: the job that harms most elsewhere gets the idle device; a job that does less harm beside others
+// than elsewhere goes there.
 func TestTandemChooses(t *testing.T) {
 	table := oaks()
 	p := tandemOf(table)
 	if place, device, ok := p.choose(viewOf(table, []int{0, 1, 2, 0}, []int{1}, nil)); !ok || place != 2 || device != 1 {
 		t.Errorf("job %d on %d, %v; want the heaviest on the idle device", place, device, ok)
 	}
-	// One of 1 and two of 2 run, two of 0 and one of 1 wait. 0 loses .05 beside 1 and .09 beside 2, on average over all six
-	// (.02·2 + .05·2 + .09·2)/6 = .0533; 1 loses .2 beside 1 and .37 beside 2, on average (.05·2 + .2·2 + .37·2)/6 = .2067.
-	// So 0 beside 1 is better than usual by .0033, and 1 beside 1 by .0067.
+	// One of 1 and two of 2 run, two of 0 and one of 1 wait. 0 loses 0.05 beside 1 and 0.09 beside 2, on average over all six
+	// (0.02·2 + 0.05·2 + 0.09·2)/6 = 0.0533; 1 loses 0.2 beside 1 and 0.37 beside 2, on average (0.05·2 + 0.2·2 + 0.37·2)/6
+	// = 0.2067. So 0 beside 1 is better than usual by 0.0033, and 1 beside 1 by 0.0067.
 	v := viewOf(table, []int{0, 1, 0}, []int{2}, []int{2}, []int{1})
 	if place, device, ok := p.choose(v); !ok || place != 1 || device != 2 {
 		t.Errorf("job %d on %d, %v; want the second on the third", place, device, ok)
@@ -307,7 +307,7 @@ func TestBookLearnerSettles(t *testing.T) {
 	}
 }
 
-// TestBookLearner: what the scheduler learns with expects a pair as it was seen, and others as before.
+// TestBookLearner: the learner of the scheduler expects a pair as it was seen, and others as before.
 func TestBookLearner(t *testing.T) {
 	table := oaks()
 	l := learnerOf(t, table, "default")

@@ -41,12 +41,12 @@ var near = func() cmp.Option {
 	return cmp.Comparer(func(a, b float64) bool { return math.Abs(a-b) < 1e-9 })
 }()
 
-// TestSharingOfTwo works out two jobs of 100 s that slow each other down to .5 and .8.
+// TestSharingOfTwo works out two jobs of 100 s that slow each other down to 0.5 and 0.8.
 func TestSharingOfTwo(t *testing.T) {
 	table := shared([][2]float64{{.6, 4}, {.7, 4}}, []float64{.9, .5}, []float64{.8, .9})
 	// The second ends after 100/.8 = 125 s, when the first has done 62.5 s of its work. It does the other 37.5 s alone.
 	r := shareDevices(t, table, "least-loaded-3", 1, []int{0, 1}, 100, 100)
-	// Both: 1 of .6 + .7 for 125 s; the first: .6 for 37.5 s.
+	// Both: 1 of 0.6 + 0.7 for 125 s; the first: 0.6 for 37.5 s.
 	got := []float64{r.view.now, r.slowdowns[0], r.slowdowns[1], r.utilization()}
 	if diff := cmp.Diff([]float64{162.5, 1.625, 1.25, (125 + .6*37.5) / 162.5}, got, near); diff != "" {
 		t.Errorf("end, slowdowns and utilisation (-want +got):\n%s", diff)
@@ -234,7 +234,7 @@ func TestDrawBatch(t *testing.T) {
 	}
 	b := drawBatch(table, 0, 20_000, 7)
 	slices.Sort(b.work)
-	median, high := b.work[10_000], b.work[16_827] // Φ(1) = .84134
+	median, high := b.work[10_000], b.work[16_827] // Φ(1) = 0.84134
 	if math.Abs(median/1800-1) > .03 || math.Abs(math.Log(high/median)-1.2) > .03 {
 		t.Errorf("median %v, one σ above it %v; want 1800 and e^1.2 times that", median, high)
 	}

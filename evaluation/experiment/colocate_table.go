@@ -29,10 +29,10 @@ type sharingTable struct {
 
 // tableOfPairs returns the measured speeds of a set by configuration.
 //
-// The set has the configurations with measurements beside at least half of the others. Of several measurements of a
-// pair the mean counts. Faster than alone counts as equally fast: the difference is noise. A pair without a measurement
-// has the mean of the configuration beside the other's family, else of the two families, else of all measurements of
-// the configuration. Two hold at least what they hold alone, and more where a measurement shows more.
+// The set has the configurations with measurements beside at least half of the others. If a pair has several
+// measurements, their mean counts. Faster than alone counts as equally fast: the difference is noise. A pair without a
+// measurement has the mean of the configuration beside the other's family, else of the two families, else of all
+// measurements of the configuration. Two hold at least what they hold alone, and more where a measurement shows more.
 func tableOfPairs(set *PairSet) (*sharingTable, error) {
 	m, err := measure(set)
 	if err != nil {

@@ -50,8 +50,8 @@ func TestTableOfPairs(t *testing.T) {
 		t.Errorf("configurations (-want +got):\n%s", diff)
 	}
 	want := [][]float64{
-		{.6, .7, .5, .5}, // beside Elm (.6 + .8)/2; beside Fir34 as beside Fir18
-		{.85, 1, .7, .6}, // beside Ash (.8 + .9)/2, (1.2 + .8)/2 beside itself
+		{.6, .7, .5, .5}, // beside Elm (0.6 + 0.8)/2; beside Fir34 as beside Fir18
+		{.85, 1, .7, .6}, // beside Ash (0.8 + 0.9)/2, (1.2 + 0.8)/2 beside itself
 		{.9, 1, .9, .6},
 		{.9, 1, .8, .7}, // beside Ash as Fir18 is; beside Elm 1.1, which is 1
 	}

@@ -26,8 +26,8 @@ const (
 // tandem starts, of the first jobs of the queue, the job on the device where it does less harm than elsewhere by the
 // most, where every tenant keeps enough. Elsewhere is beside the jobs that run or wait: so a job that harms most gets
 // an idle device, and a job that does no harm waits for the place that needs it. The policy learns its expectations
-// from the co-runs as they happen. Of equal choices it takes the first job, then the first device. Once as many later
-// jobs as the window holds have passed a job, only that job may start.
+// from the co-runs as they happen. Among equal choices it takes the first job, then the first device. Once as many
+// later jobs as the window holds have passed a job, only that job may start.
 type tandem struct {
 	learner *bookLearner
 	// first is the first job of the queue, and passed how many others started since it is.

@@ -7,7 +7,7 @@ import (
 // curve is a figure of one run at even steps of what goes on: value k belongs to step k.
 type curve []float64
 
-// sample takes values at n steps from 0. Where there is none any more, the last one holds on.
+// sample takes values at n steps from 0. If there is none any more, the last one holds on.
 func sample(n int, at func(step int) (float64, bool)) curve {
 	c := make(curve, n)
 	for step := range c {

@@ -75,7 +75,7 @@ func TestCurveFitFindsWhatIsThere(t *testing.T) {
 			t.Errorf("%s: %v of the points are below", class, r.Below)
 		}
 	}
-	// Training on 571 thousandths has speed 1 ÷ (.2 + .8 ÷ .571) = .6246, on 286 .3336; in proportion .571 and .286.
+	// Training on 571 thousandths has speed 1 ÷ (0.2 + 0.8 ÷ 0.571) = 0.6246, on 286 0.3336; in proportion 0.571 and 0.286.
 	if r := got["training"]; math.Abs(r.Proportional-(.0536+.0476)/2) > 2e-4 || math.Abs(r.Unaffected-(.3754+.6664)/2) > 2e-4 {
 		t.Errorf("training: %v of a proportional speed, %v of an unaffected one", r.Proportional, r.Unaffected)
 	}
@@ -92,7 +92,7 @@ func TestCurveFitLight(t *testing.T) {
 				double[i].Latency = time.Duration(float64(double[i].Latency) * slower)
 				double[i].Rate = 16 / double[i].Latency.Seconds()
 			}
-			// iGniter's whole is 800: there alexnet takes .3 + .7 ÷ .8 = 1.175 s, 1.175 times as long as on 1000.
+			// iGniter's whole is 800: there alexnet takes 0.3 + 0.7 ÷ 0.8 = 1.175 s, 1.175 times as long as on 1000.
 			if tr.Format == measurements.IgniterCurves {
 				double[1].Share, double[1].Latency = 800, time.Duration(1.175*slower*1e9)
 			}
@@ -130,7 +130,7 @@ func TestCurveFitWithoutTheWhole(t *testing.T) {
 }
 
 // TestCurveFitHoldsOut: of two families with the fixed parts 0 and 1 each is predicted with the other's: on half of the SMs
-// .5 off. The fit on both is one of them, 0 since it is the lower, and .5 off for half of the points.
+// 0.5 off. The fit on both is one of them, 0 since it is the lower, and 0.5 off for half of the points.
 func TestCurveFitHoldsOut(t *testing.T) {
 	points := []point{
 		{family: "a", part: 500, whole: 1000, speed: .5}, {family: "b", part: 500, whole: 1000, speed: 1},
@@ -145,7 +145,7 @@ func TestCurveFitHoldsOut(t *testing.T) {
 	if diff := cmp.Diff(want, fittedClass(interference.ClassDecode, points)); diff != "" {
 		t.Errorf("one family (-want +got):\n%s", diff)
 	}
-	// Unknown work is in proportion whatever is measured; .9 of that is below it.
+	// Unknown work is in proportion whatever is measured; 0.9 of that is below it.
 	points[0].speed = .45
 	if got := fittedClass(interference.ClassUnknown, points); got.Fixed != 0 || got.Below != .5 {
 		t.Errorf("unknown: fixed %v, %v below", got.Fixed, got.Below)

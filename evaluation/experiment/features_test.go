@@ -100,8 +100,8 @@ func invented(n int) []measurements.Network {
 	return all
 }
 
-// TestFeatureFitFindsWhatIsThere: what was made up of the terms is found again, on networks that were held out too; a
-// straight line through the columns misses the bend and the product, and the mean misses all.
+// TestFeatureFitFindsWhatIsThere: the fit finds again what was made up of the terms, on networks that were held out
+// too; a straight line through the columns misses the bend and the product, and the mean misses all.
 func TestFeatureFitFindsWhatIsThere(t *testing.T) {
 	fit := FeatureFit{Networks: invented(400), Seeds: []int64{1, 2}}
 	got, err := fit.Run()
@@ -143,7 +143,7 @@ func TestFeatureFitWidens(t *testing.T) {
 	fit := FeatureFit{Networks: networks, Seeds: []int64{1}}
 	got, err := fit.Run()
 	must.OK(t, err)
-	// The upper fifth of the parameters has from 10^7.8 to 10⁹: SM from .44 to .8, predicted as .44 or so: .3 per factor
+	// The upper fifth of the parameters has from 10^7.8 to 10⁹: SM from 0.44 to 0.8, predicted as 0.44 or so: 0.3 per factor
 	// of ten.
 	if w := got.Predictor.Widening; math.Abs(w-.3) > .05 {
 		t.Errorf("the error grows by %v per factor of ten, want .3 or so", w)
@@ -181,7 +181,7 @@ func TestFeatureFitStaysPossible(t *testing.T) {
 	}
 }
 
-// TestFeatureFitBeyond: .4 off at two factors of ten outside are .16 ÷ 4, less what is off within; networks within the
+// TestFeatureFitBeyond: 0.4 off at two factors of ten outside are 0.16 ÷ 4, less what is off within; networks within the
 // range say nothing of what is outside.
 func TestFeatureFitBeyond(t *testing.T) {
 	fit := FeatureFit{Networks: invented(200)}
@@ -257,8 +257,8 @@ func TestFeatureFitRefuses(t *testing.T) {
 	}
 }
 
-// TestBandwidth: .5 and .7 times the square of SM in two families give Σb·SM² ÷ ΣSM⁴: with SM 1 and .5 in each
-// (.5 + .7)·(1 + .0625) ÷ (2 · 1.0625) = .6. Each family is predicted with the other's factor: .2 times SM² off.
+// TestBandwidth: 0.5 and 0.7 times the square of SM in two families give Σb·SM² ÷ ΣSM⁴: with SM 1 and 0.5 in each
+// (0.5 + 0.7)·(1 + 0.0625) ÷ (2 · 1.0625) = 0.6. Each family is predicted with the other's factor: 0.2 times SM² off.
 func TestBandwidth(t *testing.T) {
 	var profiles []measurements.Solo
 	for family, factor := range map[string]float64{"a": .5, "b": .7} {
@@ -271,7 +271,7 @@ func TestBandwidth(t *testing.T) {
 		{Family: "a", SM: math.NaN(), Bandwidth: 1, Share: vgpu.WholeGPU}, {Family: "a", SM: 1, Bandwidth: math.NaN(), Share: vgpu.WholeGPU},
 	}
 	factor, spread, n, err := bandwidth(append(profiles, unused...))
-	// The mean of (.2 · SM²)² is .04 · (1 + .0625) ÷ 2 = .02125.
+	// The mean of (0.2 · SM²)² is 0.04 · (1 + 0.0625) ÷ 2 = 0.02125.
 	if err != nil || n != 4 || math.Abs(factor-.6) > 1e-12 || math.Abs(spread-math.Sqrt(.02125)) > 1e-12 {
 		t.Errorf("%v ± %v of %d, %v, want .6 ± .1458 of 4", factor, spread, n, err)
 	}
@@ -286,8 +286,8 @@ func publishedTrace(t *testing.T, path ...string) *measurements.File {
 	return tr
 }
 
-// TestShippedPredictorIsFitted: what is shipped is what the measurements give, digit by digit; and on every held-out fifth
-// it is below the mean and below a straight line, in both targets.
+// TestShippedPredictorIsFitted: the shipped predictor is what the measurements give, digit by digit; and on every held-out
+// fifth it is below the mean and below a straight line, in both targets.
 func TestShippedPredictorIsFitted(t *testing.T) {
 	fit := FeatureFit{
 		Networks: publishedTrace(t, "gpumemnet", "mlp_train_features_util.csv").Networks,

@@ -288,7 +288,7 @@ func read[T any](t testing.TB, path string, of func(io.Reader, string) ([]T, err
 	return all
 }
 
-// TestPublishedFGD: two seeds of fgd reach the published mean within 0.3 point (Weng et al., USENIX ATC 2023: 95.39 ± .08
+// TestPublishedFGD: two seeds of fgd reach the published mean within 0.3 point (Weng et al., USENIX ATC 2023: 95.39 ± 0.08
 // over the seeds 42 to 51).
 func TestPublishedFGD(t *testing.T) {
 	f := openb(t, "default")

@@ -48,7 +48,7 @@ func sets(t testing.TB, profiles []*measurements.File, pairs ...*measurements.Fi
 	return all
 }
 
-// meanGuess predicts the harmonic mean of the speeds that it has seen, fitted or observed, and .8 before.
+// meanGuess predicts the harmonic mean of the speeds that it has seen, fitted or observed, and 0.8 before.
 type meanGuess struct{ seen []*Pair }
 
 func (g *meanGuess) observe(pairs []*Pair) error {
@@ -94,8 +94,8 @@ func threeFamilies(t testing.TB) []PairSet {
 		"LM+ResNet18 .5 .5", "LM+ResNet50 .5 .4", "LM+NeuMF 1 .8", "NeuMF+NeuMF .8 .8", "ResNet18+ResNet50 .5 .5"))
 }
 
-// TestPredictingByHand: the model says .8 of all ten speeds. They differ from it by .3 .3, .3 .4, .2 0, 0 0, .3 .3, which is
-// .21 on average. Their mean is .63, the sum of the squares about it .361, the sum of the squares of the errors .65. All
+// TestPredictingByHand: the model says 0.8 of all ten speeds. They differ from it by 0.3 0.3, 0.3 0.4, 0.2 0, 0 0, 0.3 0.3, which is
+// 0.21 on average. Their mean is 0.63, the sum of the squares about it 0.361, the sum of the squares of the errors 0.65. All
 // pairs are admitted, and two of five keep the promise.
 func TestPredictingByHand(t *testing.T) {
 	p := &Predicting{Sets: threeFamilies(t), Observe: []int{0}, Models: []string{"m"}, Seeds: []int64{1, 2}, MaxSlowdown: 1.25, fit: meanGuesses}
@@ -106,14 +106,14 @@ func TestPredictingByHand(t *testing.T) {
 	if diff := cmp.Diff([]results.InterferenceResult{want}, ran(t, p).Results); diff != "" {
 		t.Errorf("results (-want +got):\n%s", diff)
 	}
-	// With a promise of 1.2 nothing is admitted and nothing might be: one of a pair of .8 and 1 breaks it.
+	// With a promise of 1.2 nothing is admitted and nothing might be: one of a pair of 0.8 and 1 breaks it.
 	p.MaxSlowdown = 1.2
 	if got := ran(t, p).Results[0]; got.Precision != nil || got.Recall != nil {
 		t.Errorf("precision %v, recall %v, want none", got.Precision, got.Recall)
 	}
 }
 
-// TestPredictingHoldsOut: without LM the model sees .8 .8 and .5 .5, a mean slowdown of 1.625 or .615 in speed, and is
+// TestPredictingHoldsOut: without LM the model sees 0.8 0.8 and 0.5 0.5, a mean slowdown of 1.625 or 0.615 in speed, and is
 // scored on the three pairs with LM; ResNet and NeuMF likewise. A fold sees no pair of its family, and scores no other.
 func TestPredictingHoldsOut(t *testing.T) {
 	var mu sync.Mutex
@@ -134,16 +134,16 @@ func TestPredictingHoldsOut(t *testing.T) {
 	if diff := cmp.Diff(want, seen); diff != "" {
 		t.Errorf("fitted to (-want +got):\n%s", diff)
 	}
-	// LM: |.5 − 1/1.625| = .1154 three times, |.4 − …| = .2154, |1 − …| = .3846, |.8 − …| = .1846: 1.1308 together.
-	// ResNet: the slowdowns 1, 1.25, 1.25, 1.25 make 1/1.1875 = .8421; off by .3421 five times and .4421 once: 2.1526.
-	// NeuMF: the slowdowns 2, 2, 2, 2.5, 2, 2 make 12/25 = .48; off by .52, .32, .32, .32: 1.48.
+	// LM: |0.5 − 1/1.625| = 0.1154 three times, |0.4 − …| = 0.2154, |1 − …| = 0.3846, |0.8 − …| = 0.1846: 1.1308 together.
+	// ResNet: the slowdowns 1, 1.25, 1.25, 1.25 make 1/1.1875 = 0.8421; off by 0.3421 five times and 0.4421 once: 2.1526.
+	// NeuMF: the slowdowns 2, 2, 2, 2.5, 2, 2 make 12/25 = 0.48; off by 0.52, 0.32, 0.32, 0.32: 1.48.
 	if mae := (1.13077 + 2.15263 + 1.48) / 16; got.Pairs != 8 || math.Abs(*got.MAE-mae) > 1e-4 {
 		t.Errorf("%d pairs, MAE %v, want 8 and %v", got.Pairs, *got.MAE, mae)
 	}
 }
 
-// TestPredictingBySet: what is left out is counted, sets are told apart, and a family that only one of them has is held
-// out only there.
+// TestPredictingBySet: the results count what is left out, sets are told apart, and a family that only one of them has
+// is held out only there.
 func TestPredictingBySet(t *testing.T) {
 	gavel := coRuns(t, measurements.GavelPairs, "k80", "LM+LM .5 .5", "LM+A3C 0 0", "A3C+A3C 1 1")
 	gavel.CoRuns[2].Set = "simulation"
@@ -262,7 +262,7 @@ func TestPredictingScoresTheRest(t *testing.T) {
 	}
 	known := ran(t, p).Results
 	for i, want := range []float64{2 - 3.7/6, 3, 4} {
-		if i > 0 { // the speeds that are left are between .4 and 1
+		if i > 0 { // the speeds that are left are between 0.4 and 1
 			if got := *known[i].MAE; got < want-1 || got > want-.4 {
 				t.Errorf("shown %d co-runs it errs by %v, want %v less a speed", i, got, want)
 			}

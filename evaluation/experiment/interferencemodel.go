@@ -57,8 +57,8 @@ func fitted(name string, set *PairSet, seen []*Pair) (guesser, error) {
 	return b, b.open(m, set)
 }
 
-// open begins a book that goes by the model and knows the profiles of the set. Of a workload with measurements under
-// several caps it has the one under the largest.
+// open begins a book that goes by the model and knows the profiles of the set. If a workload has measurements under
+// several caps, the book has the one under the largest.
 func (b *booked) open(m interference.Model, set *PairSet) error {
 	b.book = interference.NewBook(m, len(b.numbers))
 	b.model, b.exact = m, nil

@@ -71,8 +71,8 @@ func TestModelsAreFitted(t *testing.T) {
 	}
 }
 
-// TestModelsLearn: two workloads suffer far more than their profiles say. What was observed of them beside others tells how
-// they do beside the rest; a model that does not learn errs as before.
+// TestModelsLearn: two workloads suffer far more than their profiles say. Observations of them beside others tell how they
+// do beside the rest; a model that does not learn errs as before.
 func TestModelsLearn(t *testing.T) {
 	law := func(of, beside string) float64 {
 		if of == "Cedar8" || of == "Cedar16" {
@@ -103,7 +103,7 @@ func TestModelsLearn(t *testing.T) {
 	}
 }
 
-// TestTenantsUnderACap: what was measured under the very cap stands for itself, and the SMs that a workload may use are
+// TestTenantsUnderACap: a measurement under the very cap stands for itself, and the SMs that a workload may use are
 // taken to be busy. The profile of the whole device is such that the largest cap makes of it what was measured there.
 func TestTenantsUnderACap(t *testing.T) {
 	solos := &measurements.File{Trace: traces.Trace{File: "s.csv", Format: measurements.IgniterCurves}}

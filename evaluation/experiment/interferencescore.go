@@ -72,7 +72,7 @@ func seedDeviation(all []float64) *float64 {
 // explain: 1 − Σ(measured − predicted)² ÷ Σ(measured − mean)². Both are NaN without pairs, the latter also where all
 // tenants have the same speed.
 //
-// Example: measured .8 and 1, predicted .9 and .9: the error is .1, and the predictions explain 1 − .02 ÷ .02 = 0.
+// Example: measured 0.8 and 1, predicted 0.9 and 0.9: the error is 0.1, and the predictions explain 1 − 0.02 ÷ 0.02 = 0.
 func errorsOf(all []scored) (mae, r2 float64) {
 	n := float64(2 * len(all))
 	mean, absolute := 0.0, 0.0

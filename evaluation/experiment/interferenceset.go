@@ -188,7 +188,7 @@ func Families(sets []PairSet) []string {
 }
 
 // ParseFamilies reads a list of families separated by commas; All is every family of the sets. A model stands for its
-// family: ResNet18 for ResNet. Whether letters are large does not matter. A family counts once.
+// family: ResNet18 for ResNet. Case does not matter. A family counts once.
 func ParseFamilies(list string, sets []PairSet) ([]string, error) {
 	known := Families(sets)
 	if strings.EqualFold(list, All) {

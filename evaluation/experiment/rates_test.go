@@ -93,7 +93,7 @@ func TestRatesCostWhatTheCheapestSharesDo(t *testing.T) {
 }
 
 // TestRatesThatAreMissed: packed fills the K80s first, which come first by name. There a job has as many slots as it was
-// measured with, and what it reaches on them is too little where that was on a V100, however little.
+// measured with, and its rate on them is too low if it was measured on a V100, even if only by a little.
 func TestRatesThatAreMissed(t *testing.T) {
 	r := unlike(50)
 	r.Seeds = []int64{7}

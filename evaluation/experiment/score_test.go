@@ -112,8 +112,8 @@ func TestShippedModelsAreNotFitted(t *testing.T) {
 	}
 }
 
-// TestHistoryIsNoWorseThanAConstant: what other families showed leaves predictions for a new one no worse than a constant, before it
-// was seen and after, on every published set of pairs.
+// TestHistoryIsNoWorseThanAConstant: observations of other families leave predictions for a new one no worse than a constant, before
+// it was seen and after, on every published set of pairs.
 func TestHistoryIsNoWorseThanAConstant(t *testing.T) {
 	load := func(path ...string) *measurements.File { return publishedTrace(t, path...) }
 	pairs := []*measurements.File{load("lucid", "colocate_info.csv"), load("igniter", "v100_pair_interference.csv"), load("gavel", "pairs.csv")}

@@ -12,8 +12,8 @@ import (
 	"github.com/tandem-gpu/tandem/test/must"
 )
 
-// steps reads step times: "21 4 1.5 .5" is a placement, samples of each worker, seconds of a step and of its exchange;
-// "6/8 4 1.5 .5" has numbers of nodes and workers.
+// stepsOf reads step times: "21 4 1.5 .5" is a placement, samples of each worker, seconds of a step and of its
+// exchange; "6/8 4 1.5 .5" has numbers of nodes and workers.
 func stepsOf(t testing.TB, file string, lines ...string) *measurements.File {
 	t.Helper()
 	head := "placement,local_bsz,step_time,sync_time\n"

@@ -4,6 +4,6 @@
 // Lending plays them beside fleets of inference replicas, which come first.
 //
 // The package computes from measured steps what a job loses by its places, and has other policies for comparison (the
-// default scheduler, DRAGON, Tiresias). Where the scheduler's own policies put a gang is decided by packages gang and
-// preemption.
+// default scheduler, DRAGON, Tiresias). The packages gang and preemption decide where the scheduler's own policies put
+// a gang.
 package gangs

@@ -147,7 +147,7 @@ func meanJobs(stays []stay, of *stay) float64 {
 }
 
 // alone returns the seconds that a job takes alone on 1/n of the cluster (finish-time fairness, Mahajan et al., NSDI 2020)
-// with the fastest number of workers there, close together. Of a part of a GPU it gets as much of the time.
+// with the fastest number of workers there, close together. If that is a part of a GPU, the job gets as much of the time.
 func (g *Training) alone(s *stay, n float64) float64 {
 	share := float64(g.Nodes*g.GPUs) / n
 	rate := 0.0

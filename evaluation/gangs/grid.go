@@ -40,7 +40,7 @@ type rules[R any] struct {
 	play  func(policy string, jobs []gangJob, seed int64) (R, error)
 }
 
-// playGrid plays every policy with every column and seed, and returns the runs by policy. Where neither the jobs nor the
+// playGrid plays every policy with every column and seed, and returns the runs by policy. If neither the jobs nor the
 // policy differ by the seed, one run stands for all seeds. A policy may be in the list more than once.
 func playGrid[R any](g *Training, batches []gangBatch, policies []string, as rules[R]) (map[string]grid[R], error) {
 	type cell struct {

@@ -169,7 +169,7 @@ func TestLendingLose(t *testing.T) {
 }
 
 // TestLendingShare: at full load 20 % serves 5 × 20 requests a second on a device, 50 % 2 × 40 and the whole device 67. A small share serves most of
-// that where the promise is long. Where it is short, requests must hardly wait on a small share.
+// that where the promise is long. If it is short, requests must hardly wait on a small share.
 func TestLendingShare(t *testing.T) {
 	for times, want := range map[float64]vgpu.MilliGPU{20: 200, 5: 500, 1.1: 1000} {
 		l := mixOf(training(t), 1, 1)

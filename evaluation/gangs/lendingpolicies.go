@@ -94,7 +94,7 @@ func (w *wholeGangs) step(r *lendingRun, there []int) error {
 
 // borrowers trains elastic jobs with what fleets do not need: what package elastic decides, which knows what they will need.
 type borrowers struct {
-	// keeps: what fleets will need is not lent.
+	// keeps: devices that fleets will need are not lent.
 	keeps bool
 }
 

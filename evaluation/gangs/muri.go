@@ -84,8 +84,8 @@ func inARow(jobs []gangJob, count int, seed int64) []gangJob {
 	return slices.Clone(jobs[from : from+count])
 }
 
-// stretch changes the times between the arrivals of jobs by one factor, so that they ask for as many times the GPU time
-// of the cluster from the first to the last arrival. The first arrives at once. Where all arrive at once, nothing changes.
+// stretch changes the times between the arrivals of jobs by one factor, so that they ask for as many times the GPU time of
+// the cluster from the first to the last arrival. The first arrives at once. If all arrive at once, nothing changes.
 func stretch(jobs []gangJob, load float64, gpus int) []gangJob {
 	first, by := jobs[0].arrive, 1.0
 	if now := asked(jobs, gpus); now > 0 {

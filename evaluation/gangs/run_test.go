@@ -174,7 +174,7 @@ func TestGangRounds(t *testing.T) {
 	}
 }
 
-// TestGangIsDoneButForRounding: three times .1 s of .3 s leave 3e-17 s, and a job that had its GPU for .1 + .9 s has not had more.
+// TestGangIsDoneButForRounding: three times 0.1 s of 0.3 s leave 3e-17 s, and a job that had its GPU for 0.1 + 0.9 s has not had more.
 func TestGangIsDoneButForRounding(t *testing.T) {
 	t.Parallel()
 	for _, tc := range []struct {

@@ -92,7 +92,7 @@ func (e *Elastic) set(all []elasticWorkload, format csvtable.Format, load float6
 }
 
 // times returns as many times as many jobs as a workload has: a part of them, or all of them and others of the workloads
-// of the same format. Where there is no other workload, jobs of the same one come again.
+// of the same format. If there is no other workload, jobs of the same one come again.
 func times(all []elasticWorkload, at int, load float64, seed int64) []gangJob {
 	own := all[at].jobs
 	count := max(1, int(math.Round(load*float64(len(own)))))

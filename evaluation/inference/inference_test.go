@@ -31,7 +31,7 @@ func steady(rate float64, minutes int) Load {
 	return Load{Span: time.Minute, Rates: slices.Repeat([]float64{rate}, minutes)}
 }
 
-// The replay of one replica with exponential times is M/M/1: the mean is 1 ÷ (10 − 5), the p99 ln 100 ÷ 5 = .92 s.
+// The replay of one replica with exponential times is M/M/1: the mean is 1 ÷ (10 − 5), the p99 ln 100 ÷ 5 = 0.92 s.
 func TestReplayIsAQueue(t *testing.T) {
 	r := Run(one(10, 1), Truth{}, steady(5, 2000), 0, &Static{[]int{1}}, 1)
 	if math.Abs(r.Mean.Seconds()-.2) > .01 || math.Abs(r.P99.Seconds()-.92) > .06 {
@@ -46,7 +46,7 @@ func TestReplayIsAQueue(t *testing.T) {
 	}
 }
 
-// Where no replica serves, all requests are late and all windows broken.
+// If no replica serves, all requests are late and all windows broken.
 func TestNoReplica(t *testing.T) {
 	r := Run(one(10, 0), Truth{}, steady(5, 10), 0, &Static{[]int{0}}, 1)
 	if r.Late != r.Requests || r.Broken != r.Windows || r.Windows == 0 || r.Cost != 0 {
@@ -120,7 +120,7 @@ func TestCapacityIsRight(t *testing.T) {
 	}
 }
 
-// What replicas really are counts, not what was declared.
+// The real speed of the replicas counts, not the declared one.
 func TestTruth(t *testing.T) {
 	slow := []traffic.Replica{{Rate: 5, Time: 200 * time.Millisecond, Variation: 1}}
 	f := one(10, 2)

@@ -50,7 +50,7 @@ type Truth struct {
 	LoadTimes []time.Duration
 }
 
-// Run plays a load. What happens before the warm-up is over does not count.
+// Run plays a load. The time before the warm-up is over does not count.
 func Run(declared traffic.Fleet, truth Truth, load Load, warmUp time.Duration, policy Policy, seed uint64) Result {
 	r := &run{fleet: &fleet{rng: rand.New(rand.NewPCG(seed, 7)), slo: declared.Promise.Within.Seconds()}, declared: declared, policy: policy, from: warmUp.Seconds()}
 	r.declared.Variants = append([]traffic.Variant(nil), declared.Variants...)

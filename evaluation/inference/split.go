@@ -249,7 +249,7 @@ func (s *Splits) playReplicas(replicas []traffic.Replica, parts []float64, deman
 	return r
 }
 
-// fallsBehind is the part of a run that a GPU may be behind at its end. One that is busy for .999 of the time is behind by a thousand requests,
+// fallsBehind is the part of a run that a GPU may be behind at its end. One that is busy for 0.999 of the time is behind by a thousand requests,
 // which is less than that in a run of millions.
 const fallsBehind = .005
 

@@ -17,8 +17,8 @@ func within(t *testing.T, what string, got, want, part float64) {
 	}
 }
 
-// What is played is what the formulas say, within 2 %: latencies, and the highest rate without an overloaded GPU. That of SMIF's mix is
-// 19.3 ÷ (4 × 1) = 4.825 times the one of equal parts.
+// The replay agrees with the formulas within 2 %: in latencies, and in the highest rate without an overloaded GPU. That of SMIF's mix
+// is 19.3 ÷ (4 × 1) = 4.825 times the one of equal parts.
 func TestSplitsAreAsTheFormulas(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it plays some hundred million requests, too many for -short: make test plays them")
@@ -45,8 +45,8 @@ func TestSplitsAreAsTheFormulas(t *testing.T) {
 	within(t, "the gain of the proportional division", gain, 4.825, .02)
 }
 
-// The formulas: at 10:5:3.3:1 the mean of the mean-optimal division is .68, .75 and .82 of that of the proportional one, and less than .85 up to
-// .7 of the rate. At 3:1 and 2:1 it is .90 and .96 at .7. Its p99 is no worse.
+// The formulas: at 10:5:3.3:1 the mean of the mean-optimal division is 0.68, 0.75 and 0.82 of that of the proportional one, and less than 0.85 up to
+// 0.7 of the rate. At 3:1 and 2:1 it is 0.90 and 0.96 at 0.7. Its p99 is no worse.
 func TestGainsOfTheFormulas(t *testing.T) {
 	for _, x := range []struct {
 		mix        Mix

@@ -15,8 +15,8 @@ import (
 // Experiment compares predictions of the remaining time on traces.
 type Experiment struct {
 	Traces []*traces.Trace
-	// From and To bound the jobs that are predicted, as parts of the trace in the order of starts: 0 ≤ From < To ≤ 1. What ended before a
-	// prediction is known to it.
+	// From and To bound the jobs that are predicted, as parts of the trace in the order of starts: 0 ≤ From < To ≤ 1. A prediction knows
+	// the jobs that ended before it.
 	From, To float64
 	// Boosting is the program that fits gradient boosting, and its arguments; none leaves that rival out.
 	Boosting []string

@@ -71,7 +71,8 @@ func TestScore(t *testing.T) {
 		a[d] = 10 * float64(d+1)
 	}
 	got := score([]moment{{job: &job{length: 50}}, {job: &job{length: 150}, age: 50}}, []answer{a, a})
-	// Of 50 s: below it .1·40 + .2·30 + .3·20 + .4·10 = 20, above it the same: 40. Of 100 s: the sum of d/10 · (100 - 10 d) = 165.
+	// The loss of 50 s: below it 0.1·40 + 0.2·30 + 0.3·20 + 0.4·10 = 20, above it the same: 40. That of 100 s: the sum of d/10 · (100 - 10 d) =
+	// 165.
 	if want := (40 + 165.0) / 18 / 3600; math.Abs(got.Loss-want) > 1e-12 {
 		t.Errorf("the loss is %v, want %v", got.Loss, want)
 	}

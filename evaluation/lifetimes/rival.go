@@ -44,7 +44,7 @@ func (r rival) answers(jobs []job, moments []moment) ([]answer, error) {
 	return all, nil
 }
 
-// residual returns the deciles of exp(predicted + error) - age, over the errors for which that is positive. Where there is none, the job
+// residual returns the deciles of exp(predicted + error) - age, over the errors for which that is positive. If there is none, the job
 // runs for as long again as it has run in half of the cases.
 func residual(predicted float64, errs []float64, age float64) (a answer) {
 	first := 0

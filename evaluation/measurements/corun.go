@@ -19,7 +19,7 @@ type CoRun struct {
 	Line int
 	// Set is the measurement that the row is from, where the file has several: "oracle", say.
 	Set string
-	// GPU is the model of the device. Where the file does not say it, it is the one on which its authors measured.
+	// GPU is the model of the device. If the file does not say it, it is the one on which its authors measured.
 	GPU  string
 	A, B CoRunner
 	// Memory of the device that both together held, 0 where the file does not say it.
@@ -36,7 +36,7 @@ type CoRunner struct {
 	Family string
 	// Share is the part of the SMs that it might use at most, 1000 without a cap.
 	Share vgpu.MilliGPU
-	// Speed is its throughput beside the other ÷ its throughput alone under the same Share: .001 to 10, or 0 where the
+	// Speed is its throughput beside the other ÷ its throughput alone under the same Share: 0.001 to 10, or 0 where the
 	// two do not fit. A speed above 1 is noise of the two measurements.
 	Speed float64
 }
@@ -80,7 +80,7 @@ func Family(model string) string {
 // maxRate bounds steps and samples per second, at least eight times what the published files have.
 const maxRate = 1_000_000
 
-// Bounds of the speed of a co-run, those of interference.Observation. The published speeds are between .2 and 1.5.
+// Bounds of the speed of a co-run, those of interference.Observation. The published speeds are between 0.2 and 1.5.
 const (
 	leastSpeed = .001
 	maxSpeed   = 10
@@ -121,7 +121,7 @@ func positive(t *csvtable.Table, column string, most int64, words string) float6
 	return v
 }
 
-// latency reads a duration above zero; what is less than a nanosecond counts as one.
+// latency reads a duration above zero; one of less than a nanosecond counts as one.
 func latency(t *csvtable.Table, column string, unit time.Duration) time.Duration {
 	if positive(t, column, csvtable.MaxSeconds, csvtable.Unit(unit)) == 0 {
 		return 0

@@ -6,6 +6,6 @@
 // instances with their deployments (ParvaGPU). Load reads any of them, and the traces of package traces too, and says
 // which one it found. LoadSLOs reads the demands of served models, which have no header.
 //
-// The package does not decide what an experiment makes of a measurement. Where a file does not say on which GPU its authors
-// measured, it says what they wrote elsewhere.
+// The package does not decide what an experiment makes of a measurement. If a file does not say on which GPU its authors
+// measured, the package says what they wrote elsewhere.
 package measurements

@@ -18,7 +18,8 @@ func igniterPair(t *csvtable.Table, all *File) {
 	})
 }
 
-// igniterRunner takes the latency alone under the same cap as the measure: what the cap itself costs is no interference.
+// igniterRunner takes the latency alone under the same cap as the measure: the cost of the cap itself is no
+// interference.
 func igniterRunner(t *csvtable.Table, side string) CoRunner {
 	r := CoRunner{Share: sms(t, "mps_pct"+side)}
 	r.Workload, r.Family, _ = igniterWorkload(t, side)

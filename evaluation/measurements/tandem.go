@@ -15,8 +15,8 @@ func tandemPair(t *csvtable.Table, all *File) {
 	})
 }
 
-// tandemRunner takes the rate alone under the same cap and the same sharing as the measure: what the cap itself costs is no
-// interference.
+// tandemRunner takes the rate alone under the same cap and the same sharing as the measure: the cost of the cap itself is
+// no interference.
 func tandemRunner(t *csvtable.Table, side string) CoRunner {
 	model := t.Text("model" + side)
 	r := CoRunner{Workload: model, Family: Family(model), Share: sms(t, "percent"+side)}
@@ -26,7 +26,7 @@ func tandemRunner(t *csvtable.Table, side string) CoRunner {
 	return r
 }
 
-// unitsPerSecond is the unit of rates of the GPU suite: what a unit is, a batch of images say, is up to the model.
+// unitsPerSecond is the unit of rates of the GPU suite: the model says what a unit is, a batch of images for example.
 const unitsPerSecond = "units per second"
 
 // sharedGPU names a GPU with its way of sharing: "h100 mps". Two ways of sharing count as unlike GPUs, since a

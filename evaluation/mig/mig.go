@@ -69,16 +69,16 @@ type usage [len(laws)]int
 // k devices the sums obey k times the rooms. The laws are also sufficient: instances whose weights are within k times
 // the room of every law fit on k devices.
 //
-// Each law is necessary. Of the starts 0, 2 and 4 an instance of two slices takes one, one of three at least one, one
+// Each law is necessary. An instance of two slices takes one of the starts 0, 2 and 4, one of three at least one, one
 // of four takes 0 and 2. Only start 0 serves four slices, and no device has more than seven compute or eight memory
 // slices.
 //
-// The laws suffice. An instance of seven takes the room of a device in every law, so it goes by itself. Of the others,
-// those of four start at 0. Instances of three start at 4, where they waste nothing, and at 0 only when there are more
-// of them than devices; then the memory slices say that starts at 0 are left. With n₁…n₄ instances, that leaves l
-// starts at 0 with four slices behind each and r starts at 4 with three, which take n₂ ≤ 2l + r instances of two slices
-// and single slices up to 4l + 3r. If n₃ ≤ k, then l = k − n₄ and r = k − n₃, and these two bounds are the laws of the
-// even starts and of the compute slices. Else l = 2k − n₄ − n₃ and r = 0, and both are the law of the memory slices.
+// The laws suffice. An instance of seven takes the room of a device in every law, so it goes by itself. Instances of
+// four start at 0. Instances of three start at 4, where they waste nothing, and at 0 only when there are more of them
+// than devices; then the memory slices say that starts at 0 are left. With n₁…n₄ instances, that leaves l starts at 0
+// with four slices behind each and r starts at 4 with three, which take n₂ ≤ 2l + r instances of two slices and single
+// slices up to 4l + 3r. If n₃ ≤ k, then l = k − n₄ and r = k − n₃, and these two bounds are the laws of the even starts
+// and of the compute slices. Else l = 2k − n₄ − n₃ and r = 0, and both are the law of the memory slices.
 var laws = [...]struct {
 	room    int
 	weights [len(sizes)]int

@@ -185,8 +185,8 @@ func TestPropertyPack(t *testing.T) {
 	})
 }
 
-// TestPackFillsDevices: what is free is on as few devices as can be. The second instance of two slices goes beside the first,
-// though another device has a start that it would take first.
+// TestPackFillsDevices: the free slices are on as few devices as can be. The second instance of two slices goes beside the
+// first, though another device has a start that it would take first.
 func TestPackFillsDevices(t *testing.T) {
 	var instances []Instance
 	for _, s := range []Slices{2, 3, 2, 3} {

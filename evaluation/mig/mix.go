@@ -48,8 +48,8 @@ func compareMixes(a, b *mix) int {
 }
 
 // leading returns the mixes such that no other mix uses less of every law, up to most of them. Those come first that
-// leave the laws the most room when rest is used too. Of mixes with the same usage it keeps one. leading overwrites the
-// list.
+// leave the laws the most room when rest is used too. If mixes have the same usage, it keeps one. leading overwrites
+// the list.
 func leading(all []mix, rest usage, most int) []mix {
 	slices.SortFunc(all, func(a, b mix) int {
 		return cmp.Or(cmp.Compare(a.used.plus(rest).tightness(), b.used.plus(rest).tightness()),

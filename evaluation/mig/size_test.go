@@ -31,8 +31,8 @@ func TestLimit(t *testing.T) {
 	}
 }
 
-// TestSizeChoosesVariants: the limit of an SLO of 100 ms is 45 ms, and a variant at it is within. Of those within, the one
-// with the highest rate counts, then the fastest, the smallest batch and the fewest processes.
+// TestSizeChoosesVariants: the limit of an SLO of 100 ms is 45 ms, and a variant at it is within. Among those within, the
+// one with the highest rate counts, then the fastest, the smallest batch and the fewest processes.
 func TestSizeChoosesVariants(t *testing.T) {
 	best := Variant{Slices: 1, Batch: 8, Processes: 2, Rate: 20, Latency: 45 * time.Millisecond}
 	worse := []Variant{

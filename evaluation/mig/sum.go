@@ -99,7 +99,7 @@ func boundOf(models []model) int {
 }
 
 // leastOf returns the least usage of a mean of the laws by the model, in units of 1/(parts·roomLCM) of a device. The
-// model's mixes give it. Where these are unknown or not whole, the computation divides instances.
+// model's mixes give it. If these are unknown or not whole, the computation divides instances.
 func (m *model) leastOf(mean [len(laws)]int) int {
 	var weights [len(laws)]int
 	for l := range laws {

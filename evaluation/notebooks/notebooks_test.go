@@ -18,8 +18,8 @@ func usual() *Notebooks {
 // closedQueue is the gain of a closed queue with so many customers that a processor serves in equal parts: the part of the time in which it works ÷
 // the duty of one customer (the machine repairman's formula).
 //
-// Example: four at a duty of .3, with 3/7 of a burst's time for each idle time: 1 + 4·.4286 + 12·.1837 + 24·.0787 + 24·.0337 = 7.62, and
-// (1 − 1/7.62) ÷ .3 = 2.90.
+// Example: four at a duty of 0.3, with 3/7 of a burst's time for each idle time: 1 + 4·0.4286 + 12·0.1837 + 24·0.0787 + 24·0.0337 = 7.62, and
+// (1 − 1/7.62) ÷ 0.3 = 2.90.
 func closedQueue(customers int, duty float64) float64 {
 	sum, term := 1.0, 1.0
 	for k := range customers {

@@ -72,8 +72,8 @@ const maxPoints = 2000
 // Cumulative turns values in ascending order into the points of their distribution, in percent of total, which counts also
 // those that have no value.
 //
-// Example: 10 and 30 of 4 jobs give (0, 0), (10, 25), (30, 50): half of the jobs did not end. Of very many points it gives
-// maxPoints, evenly taken with the first and the last.
+// Example: 10 and 30 of 4 jobs give (0, 0), (10, 25), (30, 50): half of the jobs did not end. If there are very many
+// points, it gives maxPoints, evenly taken with the first and the last.
 func Cumulative(values []float64, total int) []Point {
 	if len(values) == 0 {
 		return nil

@@ -59,7 +59,7 @@ func TestSpreadOf(t *testing.T) {
 	}{
 		{"none", nil, results.Spread{}},
 		{"one", []float64{95.4}, results.Spread{Mean: 95.4}},
-		{"two", []float64{95.3, 95.5}, results.Spread{Mean: 95.4, SD: .1414}}, // √(.01 + .01)
+		{"two", []float64{95.3, 95.5}, results.Spread{Mean: 95.4, SD: .1414}}, // √(0.01 + 0.01)
 		{"three", []float64{1, 2, 6}, results.Spread{Mean: 3, SD: 2.6458}},    // √((4 + 1 + 9)/2)
 	} {
 		t.Run(tc.name, func(t *testing.T) {

@@ -32,7 +32,7 @@ type Regret struct {
 	// Worst is the largest, of the shape of a number.
 	Worst      float64 `json:"worst"`
 	WorstShape int     `json:"worst_shape"`
-	// NearPercent is the percentage of the shapes with a regret within .1 (fills) or 1 (flows).
+	// NearPercent is the percentage of the shapes with a regret within 0.1 (fills) or 1 (flows).
 	NearPercent float64 `json:"near_percent"`
 }
 

@@ -10,7 +10,8 @@ const hour = 3600.0
 // event is when a world changes, in seconds.
 const event = 2 * hour
 
-// Worlds are those that the laboratory plays, at some 40 requests a second. What changes does so after two hours.
+// Worlds are those that the laboratory plays, at some 40 requests a second. A world that changes once does so after two
+// hours.
 func Worlds() []World {
 	steady := constant(40)
 	return []World{

@@ -76,7 +76,7 @@ func Of(number int) Shape {
 	return s
 }
 
-// Setup returns the setup of a run, without a policy. Of two nodes either may come first by name: the seed decides.
+// Setup returns the setup of a run, without a policy. The seed decides which of two nodes comes first by name.
 func (s *Shape) Setup(seed int64) (sim.Setup, error) {
 	d := &drawer{Rand: rand.New(rand.NewPCG(uint64(s.Number)+1000, uint64(seed)))}
 	out := sim.Setup{Seed: seed, Queue: sim.Skip}

@@ -180,7 +180,7 @@ func TestWakes(t *testing.T) {
 	}
 }
 
-// What an open tab asks by itself does not wake a notebook. What a person does, does.
+// A request that an open tab sends by itself does not wake a notebook. A request of a person does.
 func TestPollsDoNotWake(t *testing.T) {
 	w := newWorld(t)
 	for _, path := range []string{"/ns/nb/api/kernels?1", "/ns/nb/api/terminals", "/ns/nb/lab/api/settings"} {
@@ -386,7 +386,7 @@ func TestUnread(t *testing.T) {
 	}
 }
 
-// What is served is what the table, and so the reference page, says.
+// The activator serves the metrics that the table, and so the reference page, says.
 func TestMetricsAreThoseOfTheTable(t *testing.T) {
 	w := newWorld(t)
 	r := prometheus.NewRegistry()

@@ -58,7 +58,7 @@ func FuzzAmbiguous(f *testing.F) {
 	})
 }
 
-// What belongs to the login goes to no notebook, and no notebook replaces it or speaks for the whole host.
+// The headers and cookies of the login go to no notebook, and no notebook replaces them or speaks for the whole host.
 func TestStrips(t *testing.T) {
 	w := newWorld(t, func(o *Options) {
 		o.StripHeaders, o.StripCookies = []string{"x-forwarded-user"}, []string{"_oauth2_proxy*"}

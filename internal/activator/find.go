@@ -101,8 +101,8 @@ func (a *Activator) target(n *found) string {
 	return net.JoinHostPort(pod.Status.PodIP, strconv.Itoa(n.declared.Port))
 }
 
-// wakes reports whether a request brings a parked notebook back. What the tab of a browser asks by itself does not, else an open tab would
-// keep each notebook: its polls read below api/, and its WebSockets connect again and again.
+// wakes reports whether a request brings a parked notebook back. A request that the tab of a browser sends by itself does not, else an
+// open tab would keep each notebook: its polls read below api/, and its WebSockets connect again and again.
 func wakes(r *http.Request, base string) bool {
 	if r.Header.Get("Upgrade") != "" {
 		return false

@@ -86,7 +86,7 @@ func (a *Activator) await(ctx context.Context, path string, of *waiting) (string
 	}
 }
 
-// wake scales a notebook to one. Where somebody else has done so, that is just as well.
+// wake scales a notebook to one. If somebody else has done so, that is just as well.
 func (a *Activator) wake(ctx context.Context, n *found) error {
 	err := parking.Wake(ctx, a.options.Kube, n.Workload, fieldManager)
 	switch {

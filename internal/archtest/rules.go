@@ -206,7 +206,7 @@ var (
 	clients  = []string{"context", "net", "os", "k8s.io/client-go", "k8s.io/klog"}
 )
 
-// asking: what decides reads no cluster, no file and no clock.
+// asking: packages that decide read no cluster, no file and no clock.
 func asking(p *source) []string {
 	if !slices.Contains(deciding, p.dir) {
 		return nil
@@ -257,7 +257,7 @@ func ofAgent(p *source, graph map[string][]string) []string {
 }
 
 // wayTo returns the shortest way of imports from a directory to one that is within another, with both ends, and nil
-// where there is none. Of equally short ways it returns the one that sorts first.
+// where there is none. Among equally short ways it returns the one that sorts first.
 func wayTo(from, to string, graph map[string][]string) []string {
 	before := map[string]string{from: ""}
 	for queue := []string{from}; len(queue) > 0; queue = queue[1:] {

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// Most is the longest time that is estimated. What would take longer has hardly begun, so that nothing is known of its speed.
+// Most is the longest time that is estimated. Work that would take longer has hardly begun, so that nothing is known of its speed.
 const Most = 100 * time.Hour
 
 // Left returns how long work will still take of which a share, from 0 to 1, was done within a time: 0 where all is done. It returns false where

@@ -57,7 +57,7 @@ const policy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src
 	"base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 
 // Handler serves the page at /, the moments of a source at /moments, and the picture of one at /picture?at=SECOND. All paths in the page
-// are relative: whoever serves it under a prefix strips that, and ends the prefix with a slash.
+// are relative: a caller that serves it under a prefix strips that, and ends the prefix with a slash.
 func Handler(s Source) http.Handler { return Explaining(s, nil) }
 
 // Explaining is Handler, and serves why a pod or a gang of a moment waits, at /why?at=SECOND&pod=NAMESPACE/NAME or &gang=NAMESPACE/NAME,

@@ -84,7 +84,7 @@ func TestHandler(t *testing.T) {
 	}
 }
 
-// TestETag: who has the picture gets no second one.
+// TestETag: a browser that has the picture gets no second one.
 func TestETag(t *testing.T) {
 	h := gpumap.Handler(one{})
 	first := ask(h, "GET", "/picture?at=1000000000")

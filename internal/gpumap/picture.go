@@ -68,7 +68,7 @@ type Device struct {
 	// fragmentation, rounded down. LostMilliGPU is absent where no pod says what is usual, and on nodes that take no pods.
 	FreeMilliGPU vgpu.MilliGPU  `json:"freeMilliGPU"`
 	LostMilliGPU *vgpu.MilliGPU `json:"lostMilliGPU,omitempty"`
-	// Slices side by side, the lowest first; what they leave of Slots is free.
+	// Slices side by side, the lowest first; the rest of Slots is free.
 	Slices []Slice `json:"slices"`
 }
 

@@ -257,8 +257,8 @@ func TestWaiting(t *testing.T) {
 	}
 }
 
-// Whatever the cluster: slices lie side by side without gaps, each share is drawn once, and as many whole GPUs fit as the node's
-// row says, and no more.
+// For any cluster, slices lie side by side without gaps, each share is drawn once, and as many whole GPUs fit as the node's row
+// says, and no more.
 func TestPictureProperty(t *testing.T) {
 	drawn := 0
 	rapid.Check(t, func(t *rapid.T) {

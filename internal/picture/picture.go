@@ -53,7 +53,7 @@ func (p Paint) Node(b *strings.Builder, n *vgpu.MapNode) {
 	}
 }
 
-// cordoned is how the reason of a device begins that an administrator has switched off: what the device has is no fault.
+// cordoned is how the reason of a device begins that an administrator has switched off: such a device has no fault.
 const cordoned = "Cordoned"
 
 // state says why a device takes no work.

@@ -159,7 +159,7 @@ func TestCatalogueNamesKnownModules(t *testing.T) {
 		if _, known := modules()[tool.module]; !known {
 			t.Errorf("%s: module %s has no entry", name, tool.module)
 		}
-		// What is not a package of the module itself must be a tool directive: else `go mod tidy` drops it.
+		// A package that is not of the module itself must be a tool directive: else `go mod tidy` drops it.
 		listed := strings.Contains(string(mod), "\t"+tool.pkg+"\n") || strings.Contains(string(mod), "\ntool "+tool.pkg+"\n")
 		if !strings.HasPrefix(tool.pkg, "./") && !listed {
 			t.Errorf("%s: no tool directive for %s in %s", name, tool.pkg, tool.module)

@@ -39,8 +39,8 @@ var programsAreNew = sync.OnceValue(func() error {
 	return newer(root)
 })
 
-// newer returns an error if a source is newer than the programs. Another process looks: what this one looked at would make each
-// test depend on the times of all sources, in Go's test cache.
+// newer returns an error if a source is newer than the programs. Another process looks: if this one did, each test would depend
+// on the times of all sources, in Go's test cache.
 func newer(root string) error {
 	cmd := exec.CommandContext(context.Background(), "find", "go.mod", "cmd", "internal", "pkg", "test/fakegpu", "-name", "testdata", "-prune", "-o",
 		"-type", "f", "!", "-name", "*_test.go", "-newer", "bin/test/.built", "-print", "-quit")

@@ -11,9 +11,8 @@ import (
 
 // Nearest returns the legal name that takes the fewest letters to change, add or remove, and false where none is near.
 // With more than a third of the letters wrong the name is another word, not a misspelt one. Case does not matter, nor
-// which of "-", "_", "." and blank stands between words. Of names that are equally near the first by the alphabet is
-// meant. Example: of "max-slowdown" and "max-latency" the nearest to "Max_Slowdwn" is the first, with one letter to
-// add.
+// which of "-", "_", "." and blank stands between words. If names are equally near, the first by the alphabet is meant.
+// Example: the nearest of "max-slowdown" and "max-latency" to "Max_Slowdwn" is the first, with one letter to add.
 //
 // The time grows with the letters of the legal names of about the same length, times the letters of the written one.
 func Nearest(written string, legal []string) (string, bool) {

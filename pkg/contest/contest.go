@@ -1,6 +1,6 @@
 // Package contest notices that somebody else writes a number of an object back that a controller has written.
 //
-// Another controller, a GitOps tool or a script may hold a number where it was. Whoever answers that by writing again makes replicas come and go, and
+// Another controller, a GitOps tool or a script may hold a number where it was. A controller that then writes again makes replicas come and go, and
 // neither side gets what it wants. So a writer whose changes were undone leaves the number alone for a while, and says so.
 package contest
 

@@ -47,14 +47,14 @@ func TestLeftAlone(t *testing.T) {
 	}
 }
 
-// A change that stands for long was no contest: whoever changes the number then wants something new.
+// A change that stands for long was no contest: somebody who changes the number then wants something new.
 func TestLaterWishes(t *testing.T) {
 	if writes, _ := contested(24, 20*time.Minute); writes[5] != 3 {
 		t.Errorf("a number that changes every 20 minutes is written %v times", writes)
 	}
 }
 
-// One change that is undone is no contest, two are, and what the user asks anew is tried at once. The contest begins at one moment.
+// One change that is undone is no contest, two are, and a new wish of the user is tried at once. The contest begins at one moment.
 func TestRead(t *testing.T) {
 	n, now := &Number{}, time.Date(2026, 1, 31, 12, 0, 0, 0, time.UTC)
 	for i, want := range []bool{false, true} {

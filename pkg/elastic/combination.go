@@ -114,15 +114,15 @@ func (c Combination) String() string {
 const MaxServers = 256
 
 // Choose returns the cheapest legal combination that reaches the wanted rate, GPUs first, then CPU, then memory, then the
-// number of pods. Of equally dear ones it takes the faster one, then the one with fewer workers. It changes nothing, and the
-// order of the rates makes no difference.
+// number of pods. If several cost the same, it takes the faster one, then the one with fewer workers. It changes nothing,
+// and the order of the rates makes no difference.
 //
-// Where the rates are enough for a fit (see fitRates), combinations between the known ones count with the estimate. No
+// If the rates are enough for a fit (see fitRates), combinations between the known ones count with the estimate. No
 // combination counts that has more or fewer workers or servers than all known ones.
 //
 // The job keeps its combination unless the change repays. A cheaper one must take less of the first resource in which the two
-// differ, although the job takes longer by the cost of the change. Where the present combination does not reach the
-// rate, the other one must do more work within the horizon.
+// differ, although the job takes longer by the cost of the change. If the present combination does not reach the rate, the
+// other one must do more work within the horizon.
 //
 // Example: a rate of 100 is wanted; (workers, servers) (4, 1) has 90, (4, 2) has 110, (8, 1) has 150. Workers have a GPU,
 // servers have none. (4, 2) is chosen: both reach the rate, and it takes four GPUs less.

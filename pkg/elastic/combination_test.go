@@ -87,8 +87,8 @@ func TestChoose(t *testing.T) {
 	}
 }
 
-// TestChooseTies: a server that costs nothing is one pod more. Of equally many pods the faster combination is chosen, of
-// equally fast ones that with fewer workers.
+// TestChooseTies: a server that costs nothing is one pod more. Choose takes the faster of two combinations with as many
+// pods, and the one with fewer workers if they are equally fast.
 func TestChooseTies(t *testing.T) {
 	for want, list := range map[elastic.Combination][]elastic.CombinationRate{
 		{Workers: 4, Servers: 1}: {rateOf(4, 3, 110), rateOf(4, 2, 110), rateOf(4, 1, 100)},

@@ -26,8 +26,8 @@ type Point struct {
 // the prior gives the shape where there is no point. Points on one host say how fast the job is on one host, points on
 // several hosts how fast it is on several; where one kind is missing, the other kind and the prior say it.
 //
-// Example: one point says that 4 workers on one host have a rate of 2. With Growth .8 the prior of 4 workers is 3.03, the
-// ratio is .66, and 8 workers are expected to have .66 × 8^.8 = 3.48.
+// Example: one point says that 4 workers on one host have a rate of 2. With Growth 0.8 the prior of 4 workers is 3.03, the
+// ratio is 0.66, and 8 workers are expected to have 0.66 × 8^0.8 = 3.48.
 type Curve struct {
 	Points []Point
 	// Growth and Apart of the prior, above 0 and at most 1. 0 stands for DefaultGrowth and DefaultApart.
@@ -103,8 +103,8 @@ func (c *Curve) ratio(p Point, hosts int) float64 {
 }
 
 // pointsFor returns the points that say how fast the job is on so many hosts, one for each number of workers, ascending:
-// those on any hosts and those on one or on several hosts, as asked. Of several numbers of hosts it takes the nearest.
-// Where there are none, it returns the points of the other kind.
+// those on any hosts and those on one or on several hosts, as asked. If a number of workers has points on several
+// numbers of hosts, it takes the nearest. If there are no such points, it returns those of the other kind.
 func (c *Curve) pointsFor(hosts int) []Point {
 	points := slices.Clone(c.Points)
 	kind := func(p Point) bool { return p.Hosts == 0 || (p.Hosts > 1) == (hosts > 1) }

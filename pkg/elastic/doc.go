@@ -4,7 +4,7 @@
 // together and returns a target for each of them. Jobs grow into idle GPUs, and shrink for jobs that wait. The policy is a
 // matter of configuration: one file of the package holds one policy.
 //
-// How much faster a job is with more workers is its Curve. The curve comes from declared or measured rates, and from a
+// The Curve of a job says how much faster it is with more workers. It comes from declared or measured rates, and from a
 // cautious prior where nothing is known. A change of size costs the job some work (Job.Cost), which the change must repay.
 //
 // A job with parameter servers may state a rate. Choose returns the cheapest numbers of workers and servers that reach it.

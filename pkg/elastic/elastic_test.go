@@ -174,7 +174,8 @@ func TestMaxPlacements(t *testing.T) {
 	}
 }
 
-// What a job frees in the order of its ranks may lie on several devices. It frees more, where a job that waits then has a whole one.
+// A job frees shares in the order of its ranks, and they may lie on several devices. It frees more if a job that waits then has a
+// whole device.
 func TestWholeDeviceFromScatteredShares(t *testing.T) {
 	for _, tc := range []struct {
 		name   string

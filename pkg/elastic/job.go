@@ -22,8 +22,8 @@ type Job struct {
 	// Sizes are the legal numbers of workers, ascending and above 0. The first is the least number that may run. See
 	// Steps.
 	Sizes []int
-	// Placed are the places of the workers that run, in the order of their ranks. A job without any waits. Where their
-	// number is no legal size, workers are missing, and Workers counts on their return.
+	// Placed are the places of the workers that run, in the order of their ranks. A job without any waits. If their number
+	// is no legal size, workers are missing, and Workers counts on their return.
 	Placed []vgpu.Assignment
 	// Worker is the request of each worker; its UID, Pod and Rank do not matter.
 	Worker gang.Member

@@ -40,8 +40,8 @@ func elasticKubeflow(s *search, p *pool) []int {
 	return z.want
 }
 
-// shrinkFor shrinks running jobs by one size each time, in the order of choice, until entry i fits. Where it would not
-// fit, it changes nothing and returns false.
+// shrinkFor shrinks running jobs by one size each time, in the order of choice, until entry i fits. If entry i would
+// not fit, it changes nothing and returns false.
 func (z *sizes) shrinkFor(i int, choose func() (victim int, some bool)) bool {
 	need := z.entries[i].takes(z.entries[i].least())
 	room := z.left

@@ -10,8 +10,8 @@ import (
 // Learner learns a job's curve and its resize cost from the rates that its workers report. The zero value knows nothing.
 //
 // A job reports its rate again and again. Each size has the mean of its last reports, the newer the heavier. Reports of
-// the first time after a change do not count for the curve: the job loads its state then. How long that takes is the
-// resize cost.
+// the first time after a change do not count for the curve: the job loads its state then. The time that this takes is
+// the resize cost.
 type Learner struct {
 	// Seen are the sizes that were seen, in the order of workers, then of hosts, then of servers.
 	Seen []Seen
@@ -143,7 +143,7 @@ func (l *Learner) Points() []Point {
 	return points
 }
 
-// Combinations returns the learned rates by the numbers of workers and servers, in the order of both. Where a combination
+// Combinations returns the learned rates by the numbers of workers and servers, in the order of both. If a combination
 // was seen on several numbers of hosts, the least of its rates counts: the job may come to these hosts again.
 func (l *Learner) Combinations() []CombinationRate {
 	rates := make([]CombinationRate, 0, len(l.Seen))

@@ -6,7 +6,7 @@ import (
 	"github.com/tandem-gpu/tandem/pkg/lifetime"
 )
 
-// Alike is what jobs that take about as long have in common. What is not known is empty, or zero.
+// Alike is what jobs that take about as long have in common. A field that is not known is empty, or zero.
 type Alike struct {
 	// Namespace of the job, Workload that it runs, and Model of its GPUs. Names of workloads count across namespaces: a caller that wants to
 	// tell those of two namespaces apart puts the namespace into the name.
@@ -49,7 +49,7 @@ func (l *Lengths) Ended(a Alike, h Had, stopped bool) error {
 }
 
 // Remaining returns the seconds that a job still takes with its least number of workers, as in Job.Remaining: half of the jobs like it take
-// longer. Where no job has ended, a job takes for as long again as it had GPUs, or for about as long as its progress says.
+// longer. If no job has ended, a job takes for as long again as it had GPUs, or for about as long as its progress says.
 func (l *Lengths) Remaining(a Alike, h Had) (float64, error) {
 	age, pod, err := a.pod(h)
 	if err != nil {
@@ -62,7 +62,8 @@ func (l *Lengths) Remaining(a Alike, h Had) (float64, error) {
 	return min(max(1, curve.Quantile(.5)), maxSeconds), nil
 }
 
-// pod returns a job as the learner knows pods, with its age. What a job has done by an age says how long it takes as a whole.
+// pod returns a job as the learner knows pods, with its age. The part of its work that a job has done by an age says how long it takes as a
+// whole.
 func (a Alike) pod(h Had) (age float64, p lifetime.Pod, err error) {
 	if a.Least < 1 || a.Least > MaxWorkers {
 		return 0, p, fmt.Errorf("length of a job: at least %d workers, legal is 1 to %d", a.Least, MaxWorkers)

@@ -68,7 +68,7 @@ func TestLengths(t *testing.T) {
 	}
 }
 
-// What a job says of its progress counts for much, and for nearly all once such words were right before. Where they were wrong, it counts as
+// The progress that a job reports counts for much, and for nearly all once such reports were right before. If they were wrong, it counts as
 // they were.
 func TestLengthsByProgress(t *testing.T) {
 	told := elastic.Alike{Namespace: "ns", Workload: "ns/told", Least: 2, Slots: 10}
@@ -98,7 +98,7 @@ func TestLengthsByProgress(t *testing.T) {
 	}
 }
 
-// TestLengthsLaw: what is predicted is a legal Job.Remaining, whatever ended.
+// TestLengthsLaw: each prediction is a legal Job.Remaining, whatever ended.
 func TestLengthsLaw(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		l, err := elastic.NewLengths()

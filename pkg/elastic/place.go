@@ -11,9 +11,9 @@ import (
 	"github.com/tandem-gpu/tandem/pkg/vgpu"
 )
 
-// decide lets the policy decide on a pool, and tries to place the new workers. Where they do not fit, the policy decides
-// again and knows it. Where a job that waits does not fit, jobs that keep lent devices may be in its way: then nothing is lent, and the
-// policy begins anew.
+// decide lets the policy decide on a pool, and tries to place the new workers. If they do not fit, the policy decides again and knows
+// it. If a job that waits does not fit, jobs that keep lent devices may be in its way: then nothing is lent, and the policy begins
+// anew.
 func (s *search) decide(p *pool) error {
 	before := p.remember()
 	for round := 1; ; round++ {
@@ -178,7 +178,7 @@ func (t *trial) accept(i int, places []vgpu.Assignment, round int) (learned bool
 }
 
 // needsMore has other jobs free more for a job that waits, twice as much each time, and reports whether it does: the job would fit
-// if all others had their least sizes. What they free in the order of their ranks need not lie together.
+// if all others had their least sizes. The shares that they free in the order of their ranks need not lie together.
 func (t *trial) needsMore(e *entry) (bool, error) {
 	if e.looked {
 		e.scattered *= 2

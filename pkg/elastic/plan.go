@@ -140,7 +140,7 @@ const maxRounds = 8
 // Jobs use the devices of one GPU model: workers on different ones would wait for the slowest. A job that runs stays on
 // the model of its first worker.
 //
-// A worker with a higher rank leaves first, and the first worker always stays. Where a job shrinks for others, the others
+// A worker with a higher rank leaves first, and the first worker always stays. If a job shrinks for others, the others
 // may have to wait until its workers have ended.
 //
 // An error means broken input as a whole. Workers keeps the size of a single job that is broken, and says why.

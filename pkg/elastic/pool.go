@@ -52,8 +52,8 @@ type entry struct {
 	// limit is the largest size for which there is room. blocked says that there is none for a job that waits.
 	limit   int
 	blocked bool
-	// scattered is what other jobs have to free beyond what a job that waits takes, so that it fits: what they free lies on several
-	// devices or hosts. looked says that it is known whether it fits at all.
+	// scattered is what other jobs have to free beyond what a job that waits takes, so that it fits: the shares that they free lie
+	// on several devices or hosts. looked says that it is known whether it fits at all.
 	scattered vgpu.MilliGPU
 	looked    bool
 	target    Target
@@ -197,8 +197,8 @@ func (s *search) take(p *pool, amount vgpu.MilliGPU, from int64) {
 // maxLoans bounds the times for which capacity is lent: each is divided apart, and each fleet has some of its own.
 const maxLoans = 8
 
-// fewLoans returns loans from the soonest to the latest. Of many, some that follow each other last as long as the first of them: capacity is given back
-// rather too early.
+// fewLoans returns loans from the soonest to the latest. If there are more than maxLoans, it merges loans that follow each other, and they last as
+// long as the first of them: capacity is given back rather too early.
 func fewLoans(loans []loan) (few []loan) {
 	slices.SortFunc(loans, func(a, b loan) int { return cmp.Compare(a.lasts, b.lasts) })
 	for i, l := range loans {

@@ -101,8 +101,8 @@ func TestRepayLaw(t *testing.T) {
 	})
 }
 
-// TestLentLaw: what is reserved for later is lent to jobs that run, and to no others. A job that waits starts only where it would if all of it
-// were needed now, and no job shrinks for it that would not then.
+// TestLentLaw: capacity that is reserved for later is lent to jobs that run, and to no others. A job that waits starts only where it would if
+// all of it were needed now, and no job shrinks for it that would not then.
 func TestLentLaw(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		w := randomWorld(t)

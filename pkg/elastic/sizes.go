@@ -15,10 +15,10 @@ const MaxSizes = 256
 // maxLooked bounds the sizes of a job that a decision compares.
 const maxLooked = 64
 
-// looked returns the sizes of a job that a decision compares: all of them where there are few. Of more it takes the present one and its
-// neighbours, the largest, and of those for which there is room some that are each a part larger than the one before, since a job gains by a part
-// what it grows by a part. The next decision compares others, around the size that the job has then. The sizes are ascending, and present is one of them
-// or 0.
+// looked returns the sizes of a job that a decision compares: all of them if there are at most maxLooked. Else it takes the least and the largest
+// one, the present one and its neighbours, and some of those for which there is room. Each of these is a part larger than the one before, since a job
+// gains by a part what it grows by a part. The next decision compares others, around the size that the job has then. The sizes are ascending, and
+// present is one of them or 0.
 func looked(sizes []int, present, room int) []int {
 	if len(sizes) <= maxLooked {
 		return sizes

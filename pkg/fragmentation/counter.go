@@ -103,7 +103,7 @@ func (c *Counter) forget(now int64) {
 	}
 }
 
-// bounded returns the kinds of each owner with their weights. Where one owner weighs more than all others together,
+// bounded returns the kinds of each owner with their weights. If one owner weighs more than all others together,
 // bounded scales its kinds down in proportion. Pods without GPUs are neither counted nor bounded here. Example: of
 // owners that weigh 900 and 100 pods, the pods of the first count a ninth each.
 func (c *Counter) bounded(now int64) [][]Kind {

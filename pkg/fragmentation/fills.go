@@ -13,7 +13,7 @@ const (
 	// orderLength bounds the requests of an order: more never arrive. A node of 8 devices with 10 slots is full before.
 	orderLength = 256
 	// demandOfFill is how much GPU the requests of an order ask for, in multiples of what is idle. With 1.3 the mean
-	// regret on made-up fills was .04 points higher, since few small requests came to fill gaps; 3 and 4 gave the same as 2.
+	// regret on made-up fills was 0.04 points higher, since few small requests came to fill gaps; 3 and 4 gave the same as 2.
 	demandOfFill = 2
 	// askedWithoutGPU is the milli-GPU as which a request without GPUs counts there, so that the order ends.
 	askedWithoutGPU = 100

@@ -67,7 +67,7 @@ func TestOrders(t *testing.T) {
 	}
 }
 
-// TestFillsTwinProperty: what is unfilled is what stays idle in a ledger in which the requests of each order are booked
+// TestFillsTwinProperty: the unfilled GPU is what stays idle in a ledger in which the requests of each order are booked
 // one after the other, each on the device with the fewest free slots that takes it, then with the least memory.
 func TestFillsTwinProperty(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {

@@ -67,8 +67,8 @@ func (l *Learner) Usual(now int64) *Mix {
 	return l.mix
 }
 
-// balanced returns the mix in which pods without GPUs weigh at most as much as all others. Where nearly all pods need
-// no GPU, the rest would hardly make a difference between nodes.
+// balanced returns the mix in which pods without GPUs weigh at most as much as all others. If nearly all pods need no
+// GPU, the rest would hardly make a difference between nodes.
 func (m *Mix) balanced() *Mix {
 	kinds, without := make([]Kind, 0, len(m.kinds)), Kind{}
 	for _, k := range m.kinds {

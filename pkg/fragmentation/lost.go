@@ -38,7 +38,7 @@ func (m *Mix) Lost(n *vgpu.Node) int64 {
 // too few. Half of the unseen requests lose what is idle on touched devices, half all that is idle on a touched node.
 //
 // Example: two devices of 10 slots with 4 and 10 free, and a host with 3 cores. The mix is 5 slots with 2 cores (weight
-// 2) and 20 slots (weight 1). The first kind loses the 400 of the first device. Of the other 1000 it could use 750
+// 2) and 20 slots (weight 1). The first kind loses the 400 of the first device. It could use 750 of the other 1000
 // before CPU runs out: 250 are starved. The second kind cannot run, and loses 1400. Lost is 2·400 + 1400 = 2200,
 // Starved is 2·250.
 func (m *Mix) Of(n *vgpu.Node, free []vgpu.Use, room vgpu.Room) Loss {

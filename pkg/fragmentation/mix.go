@@ -165,7 +165,7 @@ func (m *Mix) Expecting(unseen int64) *Mix {
 // all returns the weight of all requests, the unseen ones too.
 func (m *Mix) all() int64 { return m.weight + m.unseen }
 
-// Typical returns the most frequent kinds, as few as make up the part of the weight, 1 to 100 percent. Of equally
+// Typical returns the most frequent kinds, as few as make up the part of the weight, 1 to 100 percent. Among equally
 // frequent kinds, those with less CPU, less memory, fewer slots, then the smaller models come first. Example: of
 // weights 90, 6 and 4, 95 percent are the first two.
 func (m *Mix) Typical(percent int64) *Mix {

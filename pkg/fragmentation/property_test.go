@@ -93,8 +93,8 @@ func TestByDeviceProperty(t *testing.T) {
 	})
 }
 
-// TestBoundsProperty: what is lost and what is starved are together at most what is idle, in any mix; all of it is lost to
-// a mix of pods without GPUs.
+// TestBoundsProperty: the lost and the starved GPU are together at most the idle GPU, in any mix; all of it is lost to a
+// mix of pods without GPUs.
 func TestBoundsProperty(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		n, m := randomNode(t, 5), testkit.RandomMix(t)

@@ -16,7 +16,7 @@ type domain struct {
 	index int
 }
 
-// load is the request of some members. Of one class it counts members. Of several classes it counts slots in
+// load is the request of some members. If all members are of one class, it counts members. Else it counts slots in
 // thousandths and one for each member, so that members without GPUs count.
 type load struct {
 	counts []int
@@ -92,7 +92,7 @@ func (t *topology) suffices(cells []int32, l *load) (takes int64, sufficient boo
 }
 
 // domains returns the cells by the domains of all levels together, by name. Cells without one of the labels belong to
-// none. Where members have places, it returns only the domain that has them all.
+// none. If members have places, it returns only the domain that has them all.
 func (t *topology) domains(levels []*division) []domain {
 	number := make([]int64, len(t.cells))
 	for _, v := range levels {

@@ -8,10 +8,10 @@ type Done struct {
 	ToCome int
 }
 
-// Least returns how many members must run of a gang that declares a number and of which some are done. Where the workloads report
-// how many members may still run, these are the most that can be needed: of a Job with 6 completions and a least number of 4 the
-// last 2 run together after 4 are done. Without a report, the members that are done stand in for as many that must run. The least
-// number stays as it is while no member is done, and it is never below 1.
+// Least returns how many members must run of a gang that declares a number and of which some are done. If the workloads report
+// how many members may still run, no more than these can be needed: the last 2 members of a Job with 6 completions and a least
+// number of 4 run together after 4 are done. Without a report, the members that are done stand in for as many that must run. The
+// least number stays as it is while no member is done, and it is never below 1.
 func (d Done) Least(declared int) int {
 	switch {
 	case d.Succeeded == 0:

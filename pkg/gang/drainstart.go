@@ -15,13 +15,13 @@ type Drains uint8
 const (
 	// NoDrains keeps no room: a large gang may wait for as long as small pods arrive.
 	NoDrains Drains = iota
-	// BoundedDrains keeps room only where all blockers declare when they end, and all end soon. Soon is within a fourth
-	// of the time that the gang has waited (see patience). Where pods run for at most L and declare it, the drain of a
-	// gang begins after at most 4 L, and ends after at most L more.
+	// BoundedDrains keeps room only where all blockers declare when they end, and all end soon. Soon is within a fourth of
+	// the time that the gang has waited (see patience). If pods run for at most L and declare it, the drain of a gang
+	// begins after at most 4 L, and ends after at most L more.
 	BoundedDrains
-	// AllDrains keeps room once other pods have passed the gang over: all of its blockers started after it began to
-	// wait, so that ordinary turnover did not make the room. Where pods run for at most L, declared or not, the drain
-	// of a gang begins after at most L and ends after at most L more. Devices lie idle meanwhile.
+	// AllDrains keeps room once other pods have passed the gang over: all of its blockers started after it began to wait,
+	// so that ordinary turnover did not make the room. If pods run for at most L, declared or not, the drain of a gang
+	// begins after at most L and ends after at most L more. Devices lie idle meanwhile.
 	AllDrains
 )
 

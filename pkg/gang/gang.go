@@ -14,15 +14,15 @@ type Cluster struct {
 	// Nodes with their ledgers and the free CPU and memory of their hosts, in the order of their names. Holds count as
 	// they do for the members' priority. The holds of Group.Members do not count, those of Group.Placed do.
 	Nodes []*vgpu.Node
-	// Levels says which nodes are close together, by label. Where wishes name a key that is not in the list, no node has the label.
+	// Levels says which nodes are close together, by label. If wishes name a key that is not in the list, no node has the label.
 	Levels []Level
 	// Admits returns how many members of a kind a node may take by everything except devices and the host's CPU and
 	// memory. Examples are selectors, taints, the number of pods on the node. A nil function allows any number. The
 	// node is an index of Nodes.
 	Admits func(kind, node int) int
 	// Bars returns why a node takes no member of a kind even when all its pods have ended, such as "node(s) had
-	// untolerated taint {dedicated: infra}". "" means that the node may take some; nil stands for "" on all nodes.
-	// Where it returns a reason, Admits is 0. Only Drain, refusals and Hosts use it.
+	// untolerated taint {dedicated: infra}". "" means that the node may take some; nil stands for "" on all nodes. If it
+	// returns a reason, Admits is 0. Only Drain, refusals and Hosts use it.
 	Bars func(kind, node int) string
 	// Hosts returns the CPU and memory that a node's host has for pods while no pod is there; nil stands for no limit.
 	Hosts func(node int) vgpu.Room
@@ -57,7 +57,7 @@ type Group struct {
 	// Placed are the members that have a place already: Place puts the others near them.
 	Placed []vgpu.Assignment
 	// MinCount is the least number of members that may run, from 1 to the number of all members. Members with a place
-	// count. Where enough members have a place already, a plan must place one more member at least.
+	// count. If enough members have a place already, a plan must place one more member at least.
 	MinCount int
 	Wishes   Wishes
 	// Losses are the losses of the gang by its spread. A level without an entry has an unknown loss.
@@ -78,8 +78,8 @@ type Member struct {
 type Wishes struct {
 	// Required levels: one domain of each takes all members.
 	Required []string
-	// Preferred levels, the most important first. Place looks for one domain of the first level that takes all members.
-	// Of the other levels it uses as few domains as possible, the first ones first.
+	// Preferred levels, the most important first. Place looks for one domain of the first level that takes all members. It
+	// uses as few domains of the other levels as possible, the first ones first.
 	Preferred []string
 }
 

@@ -13,7 +13,7 @@ type Kept struct {
 }
 
 // Stand returns the nodes on which the room is not ready, by name. On the taken nodes a blocker still runs, or other
-// pods use the devices. Of the other nodes, the hosts of the short ones have too little CPU or memory for the members;
+// pods use the devices. The short nodes are other ones, and their hosts have too little CPU or memory for the members;
 // members may list only some of the gang. If no node is taken and the gang still has no place, keeping the room is in
 // vain.
 func (k *Kept) Stand(c *Cluster, members []Member) (taken, short []string) {

@@ -128,8 +128,8 @@ func greedySplit(n *vgpu.Node, set []int, m int) [][]int {
 }
 
 // path orders single devices so that the links between neighbours are good. For up to maxSplit devices it returns the
-// best order. Beyond that it starts with the first device and appends the best linked one each time. Where all links
-// are alike it returns the order by index.
+// best order. Beyond that it starts with the first device and appends the best linked one each time. If all links are
+// alike, it returns the order by index.
 func path(n *vgpu.Node, set []int) [][]int {
 	order := set
 	switch {

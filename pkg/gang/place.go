@@ -125,7 +125,7 @@ type objectives struct {
 	nodes bool
 }
 
-// answer returns the best places for the first n members. Where islands are preferred, it compares the best places on
+// answer returns the best places for the first n members. If islands are preferred, it compares the best places on
 // islands and on nodes, since a pod on a node may use several islands.
 func (s *search) answer(r objectives, n int) *answer {
 	islands := slices.Contains(s.g.Wishes.Required, NVLink)

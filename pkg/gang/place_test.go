@@ -262,7 +262,7 @@ func TestWords(t *testing.T) {
 func TestPromises(t *testing.T) {
 	model, err := interference.ByName("hinge")
 	must.OK(t, err)
-	model.Coefficients = []float64{1, .2} // .2 slower for each device's worth that is used beyond the device
+	model.Coefficients = []float64{1, .2} // 0.2 slower for each device's worth that is used beyond the device
 	among := &placement.Neighbours{
 		Model: model, Weights: placement.EvenWeights,
 		Tenant: func(w interference.Workload, _ string, part vgpu.MilliGPU) interference.Tenant {
@@ -345,7 +345,7 @@ func TestChoices(t *testing.T) {
 		}, "n1/n2"},
 		{"an island where one takes all", "n1: g0 A100 | g1 A100\nn2: g0 A100 | g1 A100\nlinks n2: g0-g1 NV1", benchGang(2, 10, nil, []string{gang.NVLink, "rack"}), nil, "n2/n2"},
 		{"else what the next level says", "n1: g0 A100 | g1 A100\nn2: g0 A100\nn3: g0 A100 | g1 A100 [a:10]\nlinks n3: g0-g1 NV1", benchGang(2, 10, nil, []string{gang.NVLink, "rack"}), nil, "n1/n1"},
-		// Where only islands cost nothing, nodes still count: one takes both, and the policy would rather fill two.
+		// Even if only islands cost nothing, nodes still count: one takes both, and the policy would rather fill two.
 		{"islands that cost nothing", "n1: g0 A100 [a:7]\nn2: g0 A100 [b:7]\nn3: g0 A100", benchGang(2, 3, nil, []string{gang.NVLink}), func(_ *gang.Cluster, g *gang.Group) {
 			g.Losses = []gang.Loss{{Level: gang.NVLink}}
 		}, "n3/n3"},

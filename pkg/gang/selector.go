@@ -10,8 +10,8 @@ import (
 // objective in turn it uses as few domains as take the load, then as few nodes.
 //
 // The order is greedy: of each level it takes the domains with the most capacity first, and as the last one the
-// tightest that takes the rest. For like members that is the fewest domains of the first level. Of further levels it
-// can be more than the fewest, where another choice among equal domains of the first level would need fewer. See
+// tightest that takes the rest. For like members that is the fewest domains of the first level. On further levels it
+// can be more than the fewest, if another choice among equal domains of the first level would need fewer. See
 // docs/decisions/0014.
 func (t *topology) sequence(cells []int32, objectives []*division, l *load) (order []int32, used int) {
 	chosen := slices.Clone(cells)
@@ -129,8 +129,8 @@ func (sel *selector) choose(c *candidate) {
 	}
 }
 
-// lastCandidate returns the candidate that ends the search. Of those that take all that is needed, it opens the fewest
-// domains of the later levels; see compare for ties.
+// lastCandidate returns the candidate that ends the search. It takes all that is needed, and opens the fewest domains
+// of the later levels; see compare for ties.
 func (sel *selector) lastCandidate() *candidate {
 	var best *candidate
 	least := make([]int, 0, len(sel.laterLevels))

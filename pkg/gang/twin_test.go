@@ -154,9 +154,9 @@ func keyOf(s *site, g *gang.Group, places []vgpu.Assignment) []int {
 }
 
 // TestTwinProperty: members that are alike, of one container, have a place where a search of all sets of nodes and islands
-// finds one, for as many members as it finds; and no set is in one domain of a preferred level before, or on fewer
-// domains of the first preferred level. Where one domain has them all, no set is on fewer domains of the others in turn,
-// or on fewer nodes.
+// finds one, for as many members as it finds; and no set is in one domain of a preferred level before, or on fewer domains
+// of the first preferred level. If one domain has them all, no set is on fewer domains of the others in turn, or on fewer
+// nodes.
 func TestTwinProperty(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		s, g := randomSite(t, 5, 3), randomGroup(t, 1, 1)

@@ -11,7 +11,7 @@ import (
 //
 //	time(part) ÷ time(whole) = Fixed + (1 − Fixed) ÷ part
 //
-// Example: with Fixed .25, half of the SMs take .25 + .75 ÷ .5 = 1.75 times as long, and the speed is 1 ÷ 1.75 = .571.
+// Example: with Fixed 0.25, half of the SMs take 0.25 + 0.75 ÷ 0.5 = 1.75 times as long, and the speed is 1 ÷ 1.75 = 0.571.
 type Curve struct {
 	// Fixed is that part of the time, from 0 (speed in proportion to the SMs) to 1 (the SMs do not matter).
 	Fixed float64
@@ -46,8 +46,8 @@ func (c Class) Speed(part vgpu.MilliGPU) float64 { return c.Curve().Speed(part) 
 // the same, and its steps take longer. Measurements exist only for the bandwidth (iGniter, decisions/0012); the others
 // are bounds or follow from the speed. Under clamps the part to 0 and the whole device.
 //
-// Example: training with SM .9 and Bandwidth .5 on half of the SMs has SM .5; at speed .571 its Bandwidth is .5 × √.571
-// = .378.
+// Example: training with SM 0.9 and Bandwidth 0.5 on half of the SMs has SM 0.5; at speed 0.571 its Bandwidth is 0.5 × √0.571
+// = 0.378.
 func (p Profile) Under(part vgpu.MilliGPU) Profile {
 	return p.slowed(part, p.Class.Speed(part))
 }

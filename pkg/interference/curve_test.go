@@ -55,8 +55,8 @@ func TestSpeedOfClasses(t *testing.T) {
 	}
 }
 
-// TestClassesAreInOrder: what is known of work never makes it slower than unknown work, and light work is the fastest on
-// few SMs. A table that is put together in another order fails here.
+// TestClassesAreInOrder: knowledge of work never makes it slower than unknown work, and light work is the fastest on few
+// SMs. A table that is put together in another order fails here.
 func TestClassesAreInOrder(t *testing.T) {
 	const part = 250
 	for c := range classes {
@@ -79,11 +79,11 @@ func TestUnder(t *testing.T) {
 	}{
 		{"no cap", 1000, full},
 		{"a cap above all", 2000, full},
-		// Unknown work has speed .25 on a quarter: √.25 = .5.
+		// Unknown work has speed 0.25 on a quarter: √0.25 = 0.5.
 		{"a quarter", 250, Profile{SM: .25, Bandwidth: .25, PCIe: .05, Memory: 3 * vgpu.GiB, Step: .8, Guessed: true}},
-		// √.96 × .5 = .489898, .96 × .2 = .192.
+		// √0.96 × 0.5 = 0.489898, 0.96 × 0.2 = 0.192.
 		{"a cap above its use", 960, Profile{SM: .9, Bandwidth: .4898979486, PCIe: .192, Memory: 3 * vgpu.GiB, Step: .2083333333, Guessed: true}},
-		// As on a thousandth: √.001 × .5 = .0158114.
+		// As on a thousandth: √0.001 × 0.5 = 0.0158114.
 		{"nothing", 0, Profile{Bandwidth: .0158113883, PCIe: .0002, Memory: 3 * vgpu.GiB, Step: 200, Guessed: true}},
 		{"less than nothing", -5, Profile{Bandwidth: .0158113883, PCIe: .0002, Memory: 3 * vgpu.GiB, Step: 200, Guessed: true}},
 	} {

@@ -16,7 +16,7 @@ import (
 // dense is a network of 10⁶ parameters within the range of plain.
 var dense = Features{Parameters: 1e6, Activations: 1e4, Batch: 100, Depth: 5}
 
-// plain has round coefficients: SM is .05 per factor of ten in the parameters, and .1 above 10⁷; memory is 1 GiB, 16 bytes
+// plain has round coefficients: SM is 0.05 per factor of ten in the parameters, and 0.1 above 10⁷; memory is 1 GiB, 16 bytes
 // a parameter and 4 an activation.
 func plain() Predictor {
 	p := Predictor{
@@ -104,9 +104,9 @@ func TestPredict(t *testing.T) {
 		outside float64
 		class   Class
 	}{
-		// .05 × 6; 1 GiB + 16 × 10⁶ + 4 × 10⁴ × 100.
+		// 0.05 × 6; 1 GiB + 16 × 10⁶ + 4 × 10⁴ × 100.
 		{"within", dense, .3, gib + 20e6, 0, ClassLight},
-		// .05 × 8 + .05 × 1.
+		// 0.05 × 8 + 0.05 × 1.
 		{"at the most", Features{Parameters: 1e8, Activations: 1e5, Batch: 1000, Depth: 10}, .45, gib + 20e8, 0, ClassLight},
 		{"at the least", Features{Parameters: 1e4, Activations: 1e2, Batch: 10, Depth: 2}, .2, gib + 16e4 + 4e3, 0, ClassLight},
 		{"counted operations of a dense network", Features{GigaFLOPs: .6, Parameters: 1e6, Activations: 1e4, Batch: 100, Depth: 5}, .3, gib + 20e6, 0, ClassLight},
@@ -122,7 +122,7 @@ func TestPredict(t *testing.T) {
 			p := plain()
 			got, err := p.Predict(tc.f)
 			must.OK(t, err)
-			// Of .2 per factor of ten, at most .5; the memory of .35 of itself.
+			// The error of SM widens by 0.2 per factor of ten, to 0.5 at most, and that of the memory by 0.35 of itself.
 			smError := min(math.Hypot(.03, .2*tc.outside), .5)
 			want := Estimate{
 				Profile: Profile{

@@ -147,7 +147,7 @@ func leastAbsolute(lines []line) (c0, c1 float64) {
 	return c0, c1
 }
 
-// nonNegative solves two normal equations for values not below 0. Where one would be negative, it is 0 and the other is
+// nonNegative solves two normal equations for values not below 0. If one would be negative, it is 0 and the other is
 // the best without it.
 func nonNegative(aa, ab, bb, ay, by float64) (c0, c1 float64) {
 	if det := aa*bb - ab*ab; det > 1e-12*aa*bb {

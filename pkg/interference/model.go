@@ -14,7 +14,7 @@ import (
 type Model struct {
 	// Name as in ByName.
 	Name string
-	// Coefficients as shipped, or as Fit found them; what they stand for differs by model.
+	// Coefficients as shipped, or as Fit found them; their meaning differs by model.
 	Coefficients []float64
 	// form says how to use the coefficients. A function would be slower: arguments of a function that is unknown at
 	// compile time go to the heap, and the scheduler predicts for every device that a pod might get.

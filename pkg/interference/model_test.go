@@ -46,18 +46,19 @@ func TestPredict(t *testing.T) {
 		{"no tenant", "default", nil, nil, nil},
 		{"none", "none", nil, []interference.Tenant{whole(1, 1), whole(1, 1)}, []float64{1, 1}},
 		{"constant", "constant", []float64{.9}, []interference.Tenant{whole(1, 1), whole(0, 0)}, []float64{.9, .9}},
-		// 1.1 − .2·(.5 + .8)
+		// 1.1 − 0.2·(0.5 + 0.8)
 		{"util-sum", "util-sum", []float64{1.1, .2}, []interference.Tenant{whole(.5, 0), whole(.8, 0)}, []float64{.84, .84}},
-		// 1 − .5·.3
+		// 1 − 0.5·0.3
 		{"hinge", "hinge", []float64{1, .5}, []interference.Tenant{whole(.5, 0), whole(.8, 0)}, []float64{.85, .85}},
 		{"hinge with room", "hinge", []float64{1, .5}, []interference.Tenant{whole(.5, 0), whole(.5, 0)}, []float64{1, 1}},
-		// first: 1 − .1·.5 − .2·.8 + .3·.6 + .4·.7 − .5·.3 − .6·.3 = .92; second: 1 − .1·.8 − .2·.5 + .3·.7 + .4·.6 − .15 − .18
+		// first: 1 − 0.1·0.5 − 0.2·0.8 + 0.3·0.6 + 0.4·0.7 − 0.5·0.3 − 0.6·0.3 = 0.92; second: 1 − 0.1·0.8 − 0.2·0.5 + 0.3·0.7
+		// + 0.4·0.6 − 0.15 − 0.18
 		{
 			"linear-hinge", "linear-hinge", []float64{1, .1, .2, .3, .4, .5, .6},
 			[]interference.Tenant{whole(.5, .6), whole(.8, .7)},
 			[]float64{.92, .94},
 		},
-		// √.81³·√(.9·.4) = .729·.6 = .4374, half of it lost in logarithms: .8036; the other way √.9³·√(.81·.4) = .48601.
+		// √0.81³·√(0.9·0.4) = 0.729·0.6 = 0.4374, half of it lost in logarithms: 0.8036; the other way √0.9³·√(0.81·0.4) = 0.48601.
 		{
 			"shared SMs", "default", []float64{0, .5, 9, 9},
 			[]interference.Tenant{whole(.81, .4), whole(.9, .4)},
@@ -74,13 +75,13 @@ func TestPredict(t *testing.T) {
 			[]interference.Tenant{whole(.81, .4), pressing},
 			[]float64{math.Exp(-.6561), math.Exp(-.243002)},
 		},
-		// Caps of .4 and .6 leave each its own SMs: .05 + .5·2·.3 and .05 + .5·1·.2.
+		// Caps of 0.4 and 0.6 leave each its own SMs: 0.05 + 0.5·2·0.3 and 0.05 + 0.5·1·0.2.
 		{
 			"SMs of their own", "default", []float64{9, 9, .05, .5},
 			[]interference.Tenant{capped(.4, .2, 2), capped(.6, .3, 1)},
 			[]float64{math.Exp(-.35), math.Exp(-.15)},
 		},
-		// Caps of .75 and .75 are half shared: the means of .1 and .05.
+		// Caps of 0.75 and 0.75 are half shared: the means of 0.1 and 0.05.
 		{
 			"between the two", "default", []float64{.1, 0, .05, 0},
 			[]interference.Tenant{capped(.75, 0, 1), capped(.75, 0, 1)},
@@ -173,7 +174,7 @@ func TestTable(t *testing.T) {
 	if diff := cmp.Diff([]float64{.8, .9}, speeds(on(1, 2)), approx); diff != "" {
 		t.Error(diff)
 	}
-	// 1 beside 1 and 2: .5·.8; 2 beside two of 1: .9·.9.
+	// 1 beside 1 and 2: 0.5·0.8; 2 beside two of 1: 0.9·0.9.
 	if diff := cmp.Diff([]float64{.4, .4, .81}, speeds(on(1, 1, 2)), approx); diff != "" {
 		t.Error(diff)
 	}

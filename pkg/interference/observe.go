@@ -35,7 +35,7 @@ type Observation struct {
 	Owner Owner
 	// Beside are its neighbours, 1 to MaxBeside.
 	Beside []Runner
-	// Speed is its throughput beside the neighbours as a part of that without, .001 to 10.
+	// Speed is its throughput beside the neighbours as a part of that without, 0.001 to 10.
 	Speed float64
 	// Loose says that the throughput without neighbours is unknown. Speed is then a part of some constant, and the book
 	// learns the right constant as the Offset.
@@ -144,8 +144,8 @@ func rowOf(o *Observation) row {
 	return r
 }
 
-// weakest returns the row with the fewest observations. Of equal ones it is the one with the most neighbours, since it
-// says the least about each, then the first.
+// weakest returns the row with the fewest observations. Among equal rows it is the one with the most neighbours, since
+// it says the least about each, then the first.
 func (e *entry) weakest() int {
 	at := 0
 	for i := range e.rows {

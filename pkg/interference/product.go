@@ -16,7 +16,7 @@ import "math"
 // moves. A tenant with more kernels waits more often. Beside a neighbour with other SMs a kernel waits for memory, and
 // short steps wait most.
 //
-// Example, shared SMs, c0 = 0, c1 = .5: SM .81 beside SM .9 and B .4: x = .5·.729·.6 = .219, speed .804.
+// Example, shared SMs, c0 = 0, c1 = 0.5: SM 0.81 beside SM 0.9 and B 0.4: x = 0.5·0.729·0.6 = 0.219, speed 0.804.
 var product = Model{
 	Name: "default", Coefficients: []float64{.0064, .6217, .0696, .3695}, learns: true, form: byProduct,
 }

@@ -38,7 +38,7 @@ func (c *Curve) Survival(seconds float64) float64 {
 	return c.whole(c.age+seconds) / c.whole(c.age)
 }
 
-// Quantile returns the remaining time in seconds that the pod exceeds with probability 1 - p. Values of p outside of 0 to .999 count as
+// Quantile returns the remaining time in seconds that the pod exceeds with probability 1 - p. Values of p outside of 0 to 0.999 count as
 // the nearest of these.
 func (c *Curve) Quantile(p float64) float64 {
 	left := (1 - min(max(p, 0), .999)) * c.whole(c.age)
@@ -67,7 +67,7 @@ func (c *Curve) At(age float64) Curve {
 // least, over spans of time, of the time that the pod takes of the span ÷ the probability that it ends in it. A pod that ends soon or else late
 // comes before one that ends in between for certain, though its mean is longer.
 //
-// Example: a pod that ends after 1 s or after 100 s, with .5 each, has 1 ÷ .5 = 2 s; one that ends after 10 s has 10 s.
+// Example: a pod that ends after 1 s or after 100 s, with 0.5 each, has 1 ÷ 0.5 = 2 s; one that ends after 10 s has 10 s.
 func (c *Curve) Rank() float64 {
 	whole := c.whole(c.age)
 	least, sum, from := math.Inf(1), 0.0, c.age

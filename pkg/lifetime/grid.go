@@ -73,7 +73,7 @@ func lindy() hazards {
 // draw moves h to what the sketch has seen: (ends + strength·h) ÷ (pods that reached the bin + strength). A pod that was stopped in a bin
 // counts as half there, the actuarial estimate.
 //
-// Example: with strength 2 and h = .1, ten pods of which five end in the bin give (5 + .2) ÷ 12 = .43.
+// Example: with strength 2 and h = 0.1, ten pods of which five end in the bin give (5 + 0.2) ÷ 12 = 0.43.
 func (h *hazards) draw(s *sketch, strength float64) {
 	later := 0.0
 	for i := bins - 1; i >= 0; i-- {

@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// What a pod is like decides: finer groups are believed as soon as they have some pods.
+// The finest group of a pod decides: finer groups are believed as soon as they have some pods.
 func TestFinerGroupsDecide(t *testing.T) {
 	l := learner(t, Defaults())
 	for range 50 {
@@ -82,7 +82,7 @@ func TestWords(t *testing.T) {
 	}
 }
 
-// What a user declares weighs by the user's own pods that declared something, not by those of others.
+// The declaration of a user weighs by the user's own pods that declared something, not by those of others.
 func TestWordsOfFewPods(t *testing.T) {
 	l := learner(t, Defaults())
 	for i := range 300 {

@@ -14,8 +14,8 @@ type Pod struct {
 	// Size is the compute that the pod asks for, all its devices together, in a unit that is the same for all pods: slots, or thousandths of
 	// a GPU.
 	Size int
-	// Declared is the whole length in seconds that the pod declares, and Projected the one that its progress points to: see Progress. Of a
-	// pod that no longer runs it is the one by which its words are judged. Zero stands for no such word.
+	// Declared is the whole length in seconds that the pod declares, and Projected the one that its progress points to: see Progress. For
+	// a pod that no longer runs, it is the one by which its words are judged. Zero stands for no such word.
 	Declared, Projected float64
 }
 

@@ -35,7 +35,7 @@ type Progress struct {
 // The rest is expected to go on at the slower of two speeds: the one since the start, and the one since the first word, by which a pod
 // counts that resumed. After the first word only the former is known, and a pod that says more than a half takes as long again as it ran.
 //
-// Example: a pod says .9 at 60 s and .91 at 360 s. At first it takes 60 s more. Then it does a hundredth in 300 s, so it takes 2700 s more.
+// Example: a pod says 0.9 at 60 s and 0.91 at 360 s. At first it takes 60 s more. Then it does a hundredth in 300 s, so it takes 2700 s more.
 func (p *Progress) Say(age, done float64) {
 	p.pass(age)
 	before := p.done
@@ -68,10 +68,10 @@ func (p *Progress) Say(age, done float64) {
 func (p *Progress) Projected() float64 { return p.whole }
 
 // Judged returns the Projected by which the words of a pod are learned, given its length at its end: of those that stood in its middle, the one
-// that is farthest from the length. What a pod says at its end is near to it in any case and counts for nothing. A word that the pod has
-// outlived counts as its age. The result is 0 where the pod said nothing by then.
+// that is farthest from the length. A word at the end of a pod is near to its length in any case and counts for nothing. A word that the pod
+// has outlived counts as its age. The result is 0 where the pod said nothing by then.
 //
-// Example: a pod says .95 from its first second on, and ends after 1000 s. It said so at 128 s, at 256 s and at 512 s, of which 128 s is farthest
+// Example: a pod says 0.95 from its first second on, and ends after 1000 s. It said so at 128 s, at 256 s and at 512 s, of which 128 s is farthest
 // from 1000 s.
 func (p *Progress) Judged(length float64) float64 {
 	end, farthest := *p, 0.0

@@ -140,7 +140,7 @@ func TestConstantWords(t *testing.T) {
 	})
 }
 
-// What a pod says is legal whatever it says, and the same words have the same result at whatever ages it says them again.
+// All words of a pod have a legal result, and the same words have the same result at whatever ages it says them again.
 func TestProgressLaws(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		once, again := &Progress{}, &Progress{}
@@ -164,7 +164,7 @@ func TestProgressLaws(t *testing.T) {
 	})
 }
 
-// Pods that say .95 all the time are no longer believed after some ends, and pods that are right stay believed.
+// Pods that say 0.95 all the time are no longer believed after some ends, and pods that are right stay believed.
 func TestTrust(t *testing.T) {
 	after := func(ends int, words ...say) float64 {
 		l := learner(t, Defaults())
@@ -172,7 +172,7 @@ func TestTrust(t *testing.T) {
 			o := Observation{Pod: Pod{User: "ann", Projected: told(words...).Judged(36_000)}, Length: 36_000}
 			observe(t, l, o)
 		}
-		// It says that it ends in 400 s, and pods like it take 9 hours more. With no such ends that has a probability of .58, without a word .03
+		// It says that it ends in 400 s, and pods like it take 9 hours more. With no such ends that has a probability of 0.58, without a word 0.03
 		// after eight ends.
 		curve := predict(t, l, Pod{User: "ann", Projected: told(say{72, .02}, say{3600, .9}).Projected()}, 3600)
 		return 1 - curve.Survival(800)

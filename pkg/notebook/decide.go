@@ -101,8 +101,8 @@ func Decide(m Memory, o Observation, now time.Time, c Config) (Plan, Memory, err
 	return p, m, nil
 }
 
-// pass returns the time that counts since the last observation. Of a pod that the memory does not know it is none: there the memory becomes
-// what the note tells, as if the pod had been unreachable until now.
+// pass returns the time that counts since the last observation. For a pod that the memory does not know it is none: there the memory
+// becomes what the note tells, as if the pod had been unreachable until now.
 func (m *Memory) pass(o *Observation, now time.Time, c *Config) (passed time.Duration) {
 	if m.seen.Phase == "" || m.seen.Pod != o.Pod {
 		*m = Memory{State: Waking, seen: Observation{Phase: PhaseUnreachable, Pod: o.Pod}, idle: o.Note.recall(now, c)}

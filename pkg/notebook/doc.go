@@ -1,8 +1,8 @@
 // Package notebook decides when an idle notebook is parked: its workload then asks for no pod, and its share is free for others.
 //
 // A caller looks at a notebook again and again. It gives each Observation to Decide, with the Memory of the one before, and gets a Plan: the
-// state of the notebook, whether its owner is to be warned, and whether to park it now. What works in a notebook is told by its kernels, its
-// terminals and its GPU: Serving puts them together.
+// state of the notebook, whether its owner is to be warned, and whether to park it now. The kernels of a notebook, its terminals and its GPU
+// tell what works in it: Serving puts them together.
 //
 // The package has no clock: the caller says what time it is, and may be wrong. So idle time is a sum. Each observation adds at most
 // Config.Step, and a clock that goes back adds nothing. A notebook that does not answer adds nothing either, and keeps its state. The owner

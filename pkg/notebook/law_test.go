@@ -138,7 +138,7 @@ func TestUnreachableLaw(t *testing.T) {
 	})
 }
 
-// Whatever came before, a notebook in which nothing works is parked, within the limit and the notice by an honest clock and not before the
+// A notebook in which nothing works is parked after any history, within the limit and the notice by an honest clock and not before the
 // notice. The same holds for one whose pod never starts. So waking ends.
 func TestEndsLaw(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
@@ -312,7 +312,7 @@ func TestRestartsEndLaw(t *testing.T) {
 	})
 }
 
-// Whatever a note says, a caller that restarts gives the whole notice, and makes no more idle time of it than the notebook's own times allow.
+// A caller that restarts gives the whole notice for any note, and makes no more idle time of the note than the notebook's own times allow.
 func TestNoteIsBoundedLaw(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		c := drawConfig(t)

@@ -8,7 +8,7 @@ import (
 // Phase is how far a notebook is.
 type Phase string
 
-// The phases. Of those only PhaseServing tells whether something works.
+// The phases. Only PhaseServing tells whether something works.
 const (
 	// PhaseOff: the workload asks for no pod.
 	PhaseOff Phase = "Off"
@@ -44,7 +44,7 @@ type Kernel struct {
 // GPU is what telemetry says of the pod's own use of its GPU.
 type GPU string
 
-// What is known of the use of a GPU. GPUUnknown also stands for a use that is not the pod's own: that of neighbours would keep an idle
+// These are the values of GPU. GPUUnknown also stands for a use that is not the pod's own: that of neighbours would keep an idle
 // notebook.
 const (
 	GPUUnknown GPU = "Unknown"

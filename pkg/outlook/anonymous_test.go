@@ -33,7 +33,7 @@ func shape(t *rapid.T, answer any) string {
 	})
 }
 
-// What becomes of an anonymous snapshot, and why its pods wait, is what it is of the snapshot, names aside.
+// An anonymous snapshot gives the same outlook, and the same reasons why its pods wait, as the snapshot does, names aside.
 func TestAnonymousGivesTheSameAnswersProperty(t *testing.T) {
 	started, waiting := 0, 0
 	rapid.Check(t, func(t *rapid.T) {

@@ -85,7 +85,7 @@ func TestOrder(t *testing.T) {
 	}
 }
 
-// Nodes that take no pods, or whose free slots are not known, take none; what is on them counts.
+// Nodes that take no pods, or whose free slots are not known, take none; the pods on them count.
 func TestClosedNodes(t *testing.T) {
 	s := drawn(t, "n1: g0 A100 [a/x:3]\nn2: g0 A100\nn3: g0 A100 sick", func(s *snapshot.Snapshot) {
 		s.Nodes[0].Problem, s.Nodes[1].StraySlots = "cordoned", 1
@@ -146,7 +146,7 @@ func TestLeaving(t *testing.T) {
 	}
 }
 
-// Who is preempted, when, for whom, and what becomes of it.
+// The outlook names the preempted pod, the preemptor, the time, and the node to which the preempted pod comes back.
 func TestPreempted(t *testing.T) {
 	s := drawn(t, "n1: g0 A100 [a/victim:10]\nn2: g0 A100 [a/train:10]", func(s *snapshot.Snapshot) {
 		s.Nodes[1].Pods[0].EndsBy, s.Nodes[1].Pods[0].Priority = noon.Add(10*time.Minute), 9

@@ -17,8 +17,7 @@ const (
 const percent = rateMax / 100
 
 // bestFit prefers the node with the least left over. The rest is the sum of CPU and GPU, both in parts of the largest
-// node. Of the node's devices it takes the one with the least left, of slots and of memory together. (BestFit of FGD,
-// §6.1.)
+// node. On the node it takes the device with the least left, of slots and of memory together. (BestFit of FGD, §6.1.)
 //
 // Example: 32 cores and 2 GPUs left are 0.25 of each, a rate of 75 percent.
 var bestFit = Policy{

@@ -10,7 +10,7 @@ import (
 
 // maxExact is in how many states nodes get exact scores for one pod, where a rough score orders them all first: as many as
 // nodes on the scheduler's shortlist. More take more time, some 60 µs each with a thousand kinds of usual requests. With 8
-// openb's lists filled to within .25 point, mostly above (docs/decisions/0042).
+// openb's lists filled to within 0.25 point, mostly above (docs/decisions/0042).
 const maxExact = 100
 
 // Entrant is one node of a comparison, with its state. A nil Node takes no part.
@@ -20,10 +20,10 @@ type Entrant struct {
 }
 
 // Compare calls found with the score of each node that the request fits and that has a chance to be the best, by its place
-// in the list. Nodes in up to maxExact states all have one. Where there are more states, and the policy looks at what the
+// in the list. Nodes in up to maxExact states all have one. If there are more states, and the policy looks at what the
 // usual requests fill, Compare scores the nodes with the best rough scores: those in the first maxExact states that the
-// request fits and of which admits takes a node, and those that have no rough score. Of equally good states those with the
-// first node by name come first. So the choice depends neither on the order of the list nor on what the cache has.
+// request fits and of which admits takes a node, and those that have no rough score. Among equally good states those with
+// the first node by name come first. So the choice depends neither on the order of the list nor on what the cache has.
 func (s *Scores) Compare(nodes []Entrant, r *vgpu.Request, admits func(i int) bool, found func(i int, score int64)) {
 	k := s.ranking
 	if k.sketch == nil {

@@ -77,8 +77,8 @@ var preferences = []struct {
 	},
 	{
 		// 2 more slots leave 0.3 of the A100 or 0.25 of the T4. bestfit: 1.05 or 0.75 GPUs, 93 or 95. dotprod: 1.25·0.2 or 1.25·0.5,
-		// 99 both. packing: 50 and 75 percent free, 95 and 93. fgd: fives and tens are illegal on T4. Of the 1250, fives use the
-		// 500 of g0; without them d = −50; with 250 for 750 less idle on g1 d = 500.
+		// 99 both. packing: 50 and 75 percent free, 95 and 93. fgd: fives and tens are illegal on T4. Fives use 500 of the 1250,
+		// those of g0; without them d = −50; with 250 for 750 less idle on g1 d = 500.
 		name:    "parts of unlike devices",
 		cluster: "n1: g0 A100 [a:5] | g1 T4 [b:1]",
 		request: testkit.Request("new", 2),
@@ -309,7 +309,7 @@ func prefers(t *testing.T, p placement.Policy, drawing string, r *vgpu.Request, 
 	}
 }
 
-// obeysLaws: what is chosen is feasible, fits the ledger, is the same again and after shuffling; no node that fits scores
+// obeysLaws: the choice is feasible, fits the ledger, is the same again and after shuffling; no node that fits scores
 // higher than the chosen one, and of equal scores it is the first by name.
 func obeysLaws(t *rapid.T, p placement.Policy) {
 	c := testkit.RandomCluster(t, 3, 4)

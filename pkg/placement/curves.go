@@ -8,8 +8,8 @@ import (
 	"github.com/tandem-gpu/tandem/pkg/vgpu"
 )
 
-// With returns the curves and prices of both tables. Where both have a curve of a workload on a model, or a price, the
-// one of t counts.
+// With returns the curves and prices of both tables. If both have a curve of a workload on a model, or a price, the one
+// of t counts.
 func (t *Rates) With(more *Rates) *Rates {
 	switch {
 	case t == nil:

@@ -5,7 +5,7 @@ import (
 )
 
 // dotProd prefers the node with the smallest product of its free room and the pod's request. The score adds the
-// products of CPU and of GPU, in parts of the largest node. Of the node's devices it takes the one with the least left.
+// products of CPU and of GPU, in parts of the largest node. On the node it takes the device with the least left.
 // (DotProd of FGD, §6.1, after Tetris, SIGCOMM 2014.)
 //
 // Example: a pod with 16 cores and one GPU on a node with 64 cores and 4 GPUs free: (0.125·0.5 + 0.125·0.5)/2 = 0.0625,

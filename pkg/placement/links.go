@@ -27,8 +27,9 @@ func average(sum int64, m int) int64 {
 	return sum / int64(m*(m-1)/2)
 }
 
-// BestSet chooses m ≥ 2 of the candidates with the highest sum of the qualities of all pairs, into out. Of equal sets
-// the first in the order of the candidates wins. The results are the sum, and whether the search compared all sets.
+// BestSet chooses m ≥ 2 of the candidates with the highest sum of the qualities of all pairs, into out. Among equal
+// sets the first in the order of the candidates wins. The results are the sum, and whether the search compared all
+// sets.
 //
 // The sum approximates how fast a job on the set communicates. A slow pair can hide behind fast ones, and a ring does
 // not need every pair.

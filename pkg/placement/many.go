@@ -28,7 +28,7 @@ func fitsMany(n *vgpu.Node, r *vgpu.Request, among *Neighbours) (fits, cut bool)
 const policySteps = 2
 
 // arrange finds devices for all containers of a request that no single device can take. The search uses as few devices
-// as it can, and of those sets the one that the policy prefers. Where it finds nothing within its steps it takes any
+// as it can, and of those sets the one that the policy prefers. If it finds nothing within its steps, it takes any
 // arrangement, so that it succeeds where Fit does. nil means that there is none.
 func arrange(n *vgpu.Node, r *vgpu.Request, p *Policy) *search {
 	free := freeNow(n, r)

@@ -41,7 +41,7 @@ func workloads(w interference.Workload, _ string, part vgpu.MilliGPU) interferen
 	return t
 }
 
-// among returns neighbours whose speed is 1 − .2 · what their SM utilisations add up to beyond a device.
+// among returns neighbours whose speed is 1 − 0.2 · what their SM utilisations add up to beyond a device.
 func among(t testing.TB, scarce bool, w placement.Weights) *placement.Neighbours {
 	return &placement.Neighbours{Model: model(t, "hinge", 1, .2), Tenant: workloads, Weights: w, Scarce: scarce}
 }
@@ -97,15 +97,15 @@ func TestHarm(t *testing.T) {
 	}{
 		// packed prefers the fuller device.
 		{"harm does not count", []string{"a 0 4 1 0", "b 1 3 3 0"}, vgpu.Tenancy{Workload: 1}, true, fragmentation, "d0"},
-		// d0: 1 + 1 is 1 over, .8: 400 + 400 milli at .2 are 160 lost. d1: 1.1, .98: 700 at .02 are 14. The difference in
+		// d0: 1 + 1 is 1 over, 0.8: 400 + 400 milli at 0.2 are 160 lost. d1: 1.1, 0.98: 700 at 0.02 are 14. The difference in
 		// slots is one tenth, 100 milli.
 		{"harm outweighs", []string{"a 0 4 1 0", "b 1 3 3 0"}, vgpu.Tenancy{Workload: 1}, true, placement.EvenWeights, "d1"},
-		// d0: 1.5, .9: 80 lost. d1: .6, none. 80 is less than the 100 of one slot more.
+		// d0: 1.5, 0.9: 80 lost. d1: 0.6, none. 80 is less than the 100 of one slot more.
 		{"harm is less than a slot", []string{"a 0 4 1 0", "b 1 3 3 0"}, vgpu.Tenancy{Workload: 2}, true, placement.EvenWeights, "d0"},
 		{"and counts ten times", []string{"a 0 4 1 0", "b 1 3 3 0"}, vgpu.Tenancy{Workload: 2}, true, double, "d1"},
-		// What is there loses already: a beside b are .8 of 300 each; with the pod 2.1: .78.
-		// On d0, 4 + 2 slots, a and b lose 120 by each other already: with the pod 2.1, 1000 at .22 are 220, 100 more. On d1
-		// 1.1, 900 at .02 are 18. The slot that d0 is fuller is worth 100.
+		// The tenants lose already: a beside b are 0.8 of 300 each; with the pod 2.1: 0.78. On d0, 4 + 2 slots, a and b lose
+		// 120 by each other already: with the pod 2.1, 1000 at 0.22 are 220, 100 more. On d1 1.1, 900 at 0.02 are 18. The
+		// slot that d0 is fuller is worth 100.
 		{"only what the pod adds counts", []string{"a 0 4 1 0", "b 0 2 1 0", "c 1 5 1 0"}, vgpu.Tenancy{Workload: 3}, true, placement.EvenWeights, "d0"},
 		{"devices of equal room differ by their tenants", []string{"a 0 4 1 0", "b 1 4 3 0"}, vgpu.Tenancy{Workload: 1}, true, placement.EvenWeights, "d1"},
 		{"idle devices while there are", []string{"a 0 4 3 0"}, vgpu.Tenancy{Workload: 3}, false, placement.EvenWeights, "d1"},
@@ -139,7 +139,7 @@ func TestContainersAddUp(t *testing.T) {
 	r.ComputeLimit = 500
 	r.Containers = append(r.Containers, vgpu.ContainerRequest{Name: "second", Slots: 3})
 	policy := placement.Policy{}.Among(byCap(t))
-	// .4 + .5 + .5 is .4 over: .92, 1.087.
+	// 0.4 + 0.5 + 0.5 is 0.4 over: 0.92, 1.087.
 	for limit, fits := range map[int64]bool{1086: false, 1087: true} {
 		n := shared(t, 1, fmt.Sprintf("a 0 4 1 %d", limit))
 		a, refusal := placement.Assign(n, r, policy)
@@ -147,8 +147,8 @@ func TestContainersAddUp(t *testing.T) {
 			t.Errorf("limit %d: got %v %v, Fit says %v", limit, a, refusal, fit)
 		}
 	}
-	// A third container that needs all that is free of the other device: .7 + .7 are the whole device, with .4 it
-	// is .4 over.
+	// A third container that needs all that is free of the other device: 0.7 + 0.7 are the whole device, with 0.4 it
+	// is 0.4 over.
 	r.ComputeLimit = 700
 	r.Containers = append(r.Containers, vgpu.ContainerRequest{Name: "large", Slots: 7})
 	for limit, fits := range map[int64]bool{1086: false, 1087: true} {

@@ -14,7 +14,7 @@ type choice struct {
 }
 
 // beats orders choices: by cost, the policy's rate of the node, its rate of the device, links, and then by fewer
-// devices. Of equal choices the first device by index wins, since choices are compared in that order.
+// devices. Among equal choices the first device by index wins, since choices are compared in that order.
 func (c *choice) beats(o *choice) bool {
 	switch {
 	case c.dearer != o.dearer:

@@ -35,7 +35,7 @@ func TestScore(t *testing.T) {
 		{"a share, fgd", "n1: g0 A100 [a:4] | g1 A100", "fgd", testkit.Request("new", 3), 6305000009990000000},
 		// Fives leave 100 of 6 idle, and 300 of 3; tens leave all of either. Fills of both in turn leave some 240 more.
 		{"a share, tandem", "n1: g0 A100 [a:4] | g1 A100", "tandem", testkit.Request("new", 3), 6304999989990000000},
-		// What is left of CPU counts alone: 4 of 128 cores and no GPU, 100·(1 − 0.03125/2) = 98.4.
+		// Only the CPU that is left counts: 4 of 128 cores and no GPU, 100·(1 − 0.03125/2) = 98.4.
 		{"a pod without GPUs, bestfit", "n1 cpu=6: g0 A100 [a:10]", "bestfit", hosted(testkit.Request("new"), 2000, 0), 6309800009990000000},
 		// No device is touched. The node is full.
 		{"a pod without GPUs, packed", "n1 cpu=6: g0 A100 [a:10]", "packed", hosted(testkit.Request("new"), 2000, 0), 6300000009991000000},
@@ -154,7 +154,7 @@ func TestGreedy(t *testing.T) {
 	}
 }
 
-// TestNearest: what the least could help is the nearest miss, then the one that has the largest part of what is wanted.
+// TestNearest: the refusal that needs the least help is the nearest miss, then the one that has the largest part of what is wanted.
 func TestNearest(t *testing.T) {
 	share := func(node string, best, want int64, helps vgpu.Help) vgpu.Refusal {
 		return vgpu.Refusal{Reason: vgpu.NoShareFits, Helps: helps, Node: node, Device: "g0", Unit: vgpu.UnitSlots, Best: best, Want: want}

@@ -20,7 +20,7 @@ func TestPromises(t *testing.T) {
 		device string
 		why    string
 	}{{
-		// 1 + .5 is .5 over: speed .9, slowdown 1.111.
+		// 1 + 0.5 is 0.5 over: speed 0.9, slowdown 1.111.
 		name: "the pod's own promise holds", pods: []string{"a 0 4 1 0"}, request: pod(4, vgpu.Tenancy{Workload: 2, MaxSlowdown: 1112}),
 		device: "d0",
 	}, {
@@ -28,18 +28,18 @@ func TestPromises(t *testing.T) {
 		why: "on n1/g0 a slowdown of 1.111 is predicted for the pod beside a; its max-slowdown is 1.11",
 	}, {
 		name: "a neighbour's promise breaks", pods: []string{"a 0 4 1 1110", "b 0 1 3 0"}, request: pod(4, vgpu.Tenancy{Workload: 3}),
-		// 1 + .1 + .1 is .2 over: .96, 1.042.
+		// 1 + 0.1 + 0.1 is 0.2 over: 0.96, 1.042.
 		device: "d0",
 	}, {
 		name: "of several the one that breaks the most", pods: []string{"a 0 3 1 1200", "b 0 3 3 1100"}, request: pod(4, vgpu.Tenancy{Workload: 1}),
-		// 1 + .1 + 1 is 1.1 over: .78, 1.282.
+		// 1 + 0.1 + 1 is 1.1 over: 0.78, 1.282.
 		why: "on n1/g0 the pod would slow down b, for which 1.282 is then predicted and whose max-slowdown is 1.1",
 	}, {
-		// The guess is a standard error worse: 1 + 1 is 1 over: .8, 1.25, times 1.11.
+		// The guess is a standard error worse: 1 + 1 is 1 over: 0.8, 1.25, times 1.11.
 		name: "a guess is taken as worse", pods: []string{"a 0 4 1 1300"}, request: pod(4, vgpu.Tenancy{Workload: 9}),
 		why: "on n1/g0 the pod would slow down a, for which 1.388 is then predicted and whose max-slowdown is 1.3",
 	}, {
-		// Half of what .4 of the device allow: 1 + .2 is .2 over: .96, 1.042.
+		// Half of what 0.4 of the device allow: 1 + 0.2 is 0.2 over: 0.96, 1.042.
 		name: "who declares to use nothing is not believed", pods: []string{"a 0 4 1 1030"}, request: pod(4, vgpu.Tenancy{Workload: 4}),
 		why: "on n1/g0 the pod would slow down a, for which 1.042 is then predicted and whose max-slowdown is 1.03 " +
 			"(the use of the pod is declared and not observed yet: at least half of what the compute limit allows counts)",
@@ -49,7 +49,7 @@ func TestPromises(t *testing.T) {
 			"(the use of a is declared and not observed yet: at least half of what the compute limit allows counts)",
 	}, {
 		name: "a low compute limit makes room beside a promise", pods: []string{"a 0 4 1 1030"}, request: pod(1, vgpu.Tenancy{Workload: 4}),
-		// Half of what .1 of the device allows: .05 over: .99, 1.01.
+		// Half of what 0.1 of the device allows: 0.05 over: 0.99, 1.01.
 		device: "d0",
 	}, {
 		name: "for its own promise it is", pods: []string{"a 0 4 1 0"}, request: pod(4, vgpu.Tenancy{Workload: 4, MaxSlowdown: 1000}),
@@ -58,7 +58,7 @@ func TestPromises(t *testing.T) {
 		name: "no neighbours, no promise to break", request: pod(4, vgpu.Tenancy{Workload: 9, MaxSlowdown: 1000}), device: "d0",
 	}, {
 		name: "no slowdown at all is tolerated", pods: []string{"a 0 4 2 0"}, request: pod(4, vgpu.Tenancy{Workload: 2, MaxSlowdown: 1000}),
-		// .5 + .5 is not over a device: no slowdown is predicted.
+		// 0.5 + 0.5 is not over a device: no slowdown is predicted.
 		device: "d0",
 	}}
 	for _, test := range tests {
@@ -106,8 +106,8 @@ func TestNearestPromise(t *testing.T) {
 	}
 }
 
-// TestPromiseProperty: Fit, Score and Assign agree on whether there is a place that breaks no promise, and what Assign
-// gives breaks none.
+// TestPromiseProperty: Fit, Score and Assign agree on whether there is a place that breaks no promise, and the place
+// that Assign gives breaks none.
 func TestPromiseProperty(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		c := testkit.RandomCluster(t, 1, 4)

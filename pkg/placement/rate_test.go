@@ -232,7 +232,7 @@ func TestTandem(t *testing.T) {
 		cpu             int64
 		steps           int64
 	}{
-		// Of 10, 7 and 4 free slots one stays unfilled in the end.
+		// One slot of 10, 7 or 4 free ones stays unfilled in the end.
 		{"a new device for threes", "n1: g0 A100", threes, 3, 0, 0},
 		{"1 slot is left", "n1: g0 A100 [a:6]", threes, 3, 0, -1}, // 100 lost: −500/960
 		{"nothing is left", "n1: g0 A100 [a:7]", threes, 3, 0, 0},

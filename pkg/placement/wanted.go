@@ -26,7 +26,7 @@ type Wanted struct {
 // then by name; or why there is none. Offers say which models the cluster has, and how many devices of one a node has
 // at most. Without any offer all models count: the cluster's devices are unknown yet.
 //
-// The cost is that of the slots that the share takes, rounded up. Where nodes divide one model differently, the highest
+// The cost is that of the slots that the share takes, rounded up. If nodes divide one model differently, the highest
 // cost counts.
 func (t *Rates) Variants(w Wanted, offers []vgpu.Offer) ([]vgpu.Variant, *Unreachable) {
 	miss := &Unreachable{Wanted: w}

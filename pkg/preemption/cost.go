@@ -11,8 +11,8 @@ import (
 )
 
 // Compare orders costs: −1 where c is cheaper. Slow victims count first, since the preemptor gets their room too late.
-// Then the price counts. Of sets of one price the one with fewer victims is cheaper, so that each further victim makes
-// a set dearer. An empty victim set is the cheapest.
+// Then the price counts. Among sets of one price the one with fewer victims is cheaper, so that each further victim
+// makes a set dearer. An empty victim set is the cheapest.
 func (c Cost) Compare(o Cost) int {
 	return cmp.Or(cmp.Compare(c.Slow, o.Slow), cmp.Compare(c.Price, o.Price), cmp.Compare(c.Victims, o.Victims))
 }

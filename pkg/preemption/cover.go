@@ -92,7 +92,7 @@ func (v *cover) solve(lacks amount) {
 	v.searchFrom(0, lacks, v.rest)
 }
 
-// searchFrom decides about the items from at on, after each new victim. Where the victims give back enough and the pod
+// searchFrom decides about the items from at on, after each new victim. If the victims give back enough and the pod
 // still does not fit, since a promise would break, it evicts more.
 func (v *cover) searchFrom(at int, lacks, rest amount) {
 	if lacks.met() && v.search.offer() {

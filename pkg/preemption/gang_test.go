@@ -50,7 +50,7 @@ func membersOf(members int, required ...string) *gang.Group {
 }
 
 // TestGangDomains: the search looks at each domain of each required level by itself. Nodes without a label are in no
-// domain. Where members have a place, only their domain counts.
+// domain. If members have a place, only their domain counts.
 func TestGangDomains(t *testing.T) {
 	for name, ask := range map[string]struct {
 		required []string
@@ -98,8 +98,7 @@ func TestGangSteps(t *testing.T) {
 		// two says that a node takes two members at most, by their CPU or by other conditions.
 		two string
 	}{
-		// The search lists the 4,096 sets of twelve pods. Of those that fail it tries few, since their subsets fail as
-		// well.
+		// The search lists the 4,096 sets of twelve pods. It tries few of those that fail, since their subsets fail as well.
 		"all sets of three nodes": {3, 4, nil, 0, 0 + 1 + 2 + 3, 50, false, ""},
 		// Sixteen pods have 65,536 sets: the greedy search takes the four with the least work one by one, and tries to
 		// spare each.

@@ -36,9 +36,9 @@ type gangSearch struct {
 	bestRegion *region
 }
 
-// group answers for a gang. The gang goes to the domain of the required levels where the cheapest units make room.
-// Where a domain has no more than MaxSteps sets of units, the search compares all of them. In a larger domain a greedy
-// search gives each member the cheapest room in turn; then it reprieves every pod that can stay.
+// group answers for a gang. The gang goes to the domain of the required levels where the cheapest units make room. If a
+// domain has no more than MaxSteps sets of units, the search compares all of them. In a larger domain a greedy search
+// gives each member the cheapest room in turn; then it reprieves every pod that can stay.
 func (q *question) group() *answer {
 	f := newGangSearch(q)
 	if places := f.placesAfter(nil, nil); places != nil {
@@ -104,7 +104,7 @@ func newGangSearch(q *question) *gangSearch {
 	return f
 }
 
-// removeOwnHolds removes the holds of the members from the ledgers. Where a pod has a promise, exact becomes false.
+// removeOwnHolds removes the holds of the members from the ledgers. If a pod has a promise, exact becomes false.
 func (f *gangSearch) removeOwnHolds() {
 	q := f.q
 	own := q.own()

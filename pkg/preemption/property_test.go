@@ -254,9 +254,9 @@ func (s *site) together(places []vgpu.Assignment) string {
 	return ""
 }
 
-// TestBudgetLaw: a plan that may violate budgets costs no more than one that keeps them. Where a violation costs more
-// than all else together, it violates none that the other keeps, unless that spares pods that are slow to end: the room
-// that they leave may come too late.
+// TestBudgetLaw: a plan that may violate budgets costs no more than one that keeps them. If a violation costs more than
+// all else together, it violates none that the other keeps, unless that spares pods that are slow to end: the room that
+// they leave may come too late.
 func TestBudgetLaw(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		s := randomSite(t, small, rapid.Bool().Draw(t, "gang"))

@@ -75,7 +75,7 @@ func TestCutKeepsTheDearest(t *testing.T) {
 		// There are five pods of two slots, and two must be evicted: the search keeps the three dearest first.
 		{"the cheapest go", "n1: g0 A100 [a:2 b:2 c:2 d:2 e:2]", []int64{30, 10, 50, 20, 40}, 4, []string{"b", "d"}},
 		{"the first go", "n1: g0 A100 [a:2 b:2 c:2 d:2 e:2]", []int64{10, 10, 10, 10, 10}, 4, []string{"a", "b"}},
-		// Of three devices the two cheapest are cleared.
+		// The search clears the two cheapest of three devices.
 		{"the cheapest devices", "n1: g0 A100 [a:10] | g1 A100 [b:10] | g2 A100 [c:10]", []int64{30, 10, 20}, 20, []string{"b", "c"}},
 		// p is the cheapest, and once w has gone for the second device its two are enough.
 		{"no pod is evicted in vain", "n1: g0 A100 [p:10] | g1 A100 [w:10] | g2 A100 [w:10]", []int64{1, 10}, 20, []string{"w"}},

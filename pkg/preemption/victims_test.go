@@ -129,7 +129,7 @@ func TestCutSparesOnOtherNodes(t *testing.T) {
 }
 
 // TestCutLaw: a search that a bound cuts may miss the cheapest set, and says so. Its plan is legal, makes room, and
-// needs each unit. Where it finds no plan although there is one, it says that it was cut.
+// needs each unit. If it finds no plan although there is one, it says that it was cut.
 func TestCutLaw(t *testing.T) {
 	met := tally{}
 	rapid.Check(t, func(t *rapid.T) {

@@ -155,7 +155,7 @@ func (m *move) groupRefused(e *GroupRefused) {
 }
 
 // adopt takes over a gang of which an earlier scheduler bound some members, and fewer than must run. A waiting member older
-// than the first bind of a sibling has never had a place. A younger one replaces a member that ran. Where the deadline had
+// than the first bind of a sibling has never had a place. A younger one replaces a member that ran. If the deadline had
 // passed before this scheduler began, adopt makes the gang Running: members may have ended since, and the scheduler evicts no
 // pod that may be at work.
 func (m *move) adopt(g *group, f *Facts) {

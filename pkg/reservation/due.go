@@ -84,7 +84,7 @@ func (s *State) roomEnds(g *group) (at time.Time, some bool) {
 	return at, false
 }
 
-// looksAt returns when a gang may next have its turn to seek room. Where State has activated the gang for that already, looksAt
+// looksAt returns when a gang may next have its turn to seek room. If State has activated the gang for that already, looksAt
 // returns when the turn ends.
 func (s *State) looksAt(g, turn *group, now time.Time) (at time.Time, some bool) {
 	r, holder := g.refused(), s.gangs[s.reserving]

@@ -127,7 +127,7 @@ func (w *world) refuse(name string, priority int32) {
 
 func (w *world) tickOnly(name string) { w.state.Step(Ticked{Gang: w.facts(name)}, w.now) }
 
-// Where drains are off, no gang has a turn, and nothing is due for gangs that wait for room.
+// If drains are off, no gang has a turn, and nothing is due for gangs that wait for room.
 func TestDueWithoutDrains(t *testing.T) {
 	w := newWorld(t, gang.NoDrains)
 	w.refuse("low", 0)

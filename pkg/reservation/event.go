@@ -7,7 +7,7 @@ import (
 	"github.com/tandem-gpu/tandem/pkg/vgpu"
 )
 
-// Event is something that happened. Where an event has a field Gang, that is what the API says of the gang just now.
+// Event is something that happened. The field Gang of an event is what the API says of the gang just now.
 type Event interface{ event() }
 
 type (

@@ -18,7 +18,7 @@ const (
 	// failure of any of them ends the plan.
 	Planned
 	// Binding: all members that must run were at their places, and the scheduler binds them. A member whose bind fails keeps
-	// its place, and the scheduler tries the bind again. Where it has bound too few by the placement deadline, it evicts those.
+	// its place, and the scheduler tries the bind again. If it has bound too few by the placement deadline, it evicts those.
 	Binding
 	// Running: as many members as must run got a node. The scheduler plans and binds members that come later, or again, one by
 	// one.

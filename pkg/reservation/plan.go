@@ -103,7 +103,7 @@ func (m *move) lose(g *group, f *Facts, e *Tried) {
 	m.do(Count{What: RepairsMoved})
 }
 
-// current reports whether an answer is about the present state of a gang. Where it is not, the scheduler tries the gang again.
+// current reports whether an answer is about the present state of a gang. If it is not, the scheduler tries the gang again.
 func (m *move) current(g *group, v Version) bool {
 	if g.version != v {
 		m.planAgain(g)

@@ -126,8 +126,8 @@ func (h *history) checkPodHold(e Event, uid vgpu.UID, isWanted bool) {
 	delete(h.held, uid)
 }
 
-// checkEvictions: what stops or ends has begun; what begins for a preemptor takes the place of what is over or was stopped, unless the
-// preemptor has its room made anew; the bucket never owes more than one plan and its size.
+// checkEvictions: evictions that stop or end have begun; those that begin for a preemptor take the place of those that are over or
+// were stopped, unless the preemptor has its room made anew; the bucket never owes more than one plan and its size.
 func (h *history) checkEvictions(e Event, effects []Effect) {
 	if over, ok := e.(EvictionsEnded); ok {
 		delete(h.running, over.Number)

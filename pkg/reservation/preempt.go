@@ -19,7 +19,7 @@ func (m *move) preemptor(ref PodRef) *preemptor {
 }
 
 // podRefused answers for a pod that no node takes. While State keeps room for it, the pod waits: for its victims, or for other
-// pods that leave the node and whose room it took before. Where neither is there any more, the preemption came to nothing.
+// pods that leave the node and whose room it took before. If neither is there any more, the preemption came to nothing.
 func (m *move) podRefused(e *PodRefused) {
 	p := m.pods[e.UID]
 	if p == nil {
@@ -206,7 +206,7 @@ func countPods(count int) string {
 	return fmt.Sprintf("%d pods", count)
 }
 
-// endPodRoom gives up the room of a pod and has the scheduler try the pod at once, for the room that there is. Where why is not
+// endPodRoom gives up the room of a pod and has the scheduler try the pod at once, for the room that there is. If why is not
 // "", the preemption came to nothing, and the next one waits.
 func (m *move) endPodRoom(p *preemptor, why string) {
 	if p.room() == nil {

@@ -30,7 +30,7 @@ type PodPhase uint8
 
 // The phases of a single pod that is a preemptor.
 const (
-	// Roomless: State keeps no room for the pod. Where its last preemption came to nothing, the pod pauses.
+	// Roomless: State keeps no room for the pod. If its last preemption came to nothing, the pod pauses.
 	Roomless PodPhase = iota
 	// Leaving: State keeps room for the pod, and victims are still there.
 	Leaving

@@ -60,7 +60,7 @@ type Member struct {
 // Waits reports whether a member needs a place and may get one.
 func (m *Member) Waits() bool { return m.Node == "" && !m.Deleted && !m.Gated }
 
-// Leads reports whether a pod is the leader of its gang: the first by rank that waits. Where no member waits, any pod is.
+// Leads reports whether a pod is the leader of its gang: the first by rank that waits. If no member waits, any pod is.
 func (f *Facts) Leads(uid vgpu.UID) bool {
 	for i := range f.Members {
 		if f.Members[i].Waits() {

@@ -37,7 +37,7 @@ type State struct {
 	preemptions
 }
 
-// Version numbers the states of a gang: what a plan depends on has not changed while it stays the same.
+// Version numbers the states of a gang: while it stays the same, nothing that a plan depends on has changed.
 type Version uint64
 
 // group is what State remembers of one gang.
@@ -219,7 +219,7 @@ func (m *move) group(ref Ref) *group {
 	return g
 }
 
-// touch gives a gang a new version: what a plan for it depends on has changed.
+// touch gives a gang a new version: something that a plan for it depends on has changed.
 func (m *move) touch(g *group) {
 	m.versions++
 	g.version = m.versions

@@ -98,8 +98,8 @@ func (m *move) enqueued(e *Enqueued) {
 	}
 }
 
-// activate has the scheduler try the members of a gang. Of a refused gang it tries the first, and the members that do not know
-// of the refusal.
+// activate has the scheduler try the members of a gang. If the gang is refused, these are the first member that waits, and the
+// members that do not know of the refusal.
 func (m *move) activate(g *group, f *Facts) {
 	var r *refused
 	if g != nil {

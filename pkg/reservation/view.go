@@ -166,8 +166,8 @@ func (s *State) RetriedIn(ref Ref, uid vgpu.UID, now time.Time) (member time.Dur
 }
 
 // memberPause returns how long a member that failed waits for another try at its place. A member without a place does not wait:
-// its gang is planned anew, and without the first member nobody plans it. Where the scheduler tries all members in one cycle,
-// any of them plans the gang.
+// its gang is planned anew, and without the first member nobody plans it. If the scheduler tries all members in one cycle, any
+// of them plans the gang.
 func (g *group) memberPause(uid vgpu.UID, now time.Time) time.Duration {
 	if _, has := g.places()[uid]; !has && !g.grouped {
 		return 0
@@ -241,7 +241,7 @@ func (s *State) Least(f *Facts) int {
 }
 
 // Torn reports whether some members of a gang stay bound, and fewer than must run, once the members that end or leave are gone.
-// Where the least number is unknown, all must leave.
+// If the least number is unknown, all must leave.
 func (s *State) Torn(f *Facts, leaves func(vgpu.UID) bool) bool {
 	stay := 0
 	for i := range f.Members {

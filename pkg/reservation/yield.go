@@ -57,7 +57,7 @@ func (s *State) yields(g, to *group) time.Time {
 	return at.Add(s.cfg.Deadline)
 }
 
-// Broken returns the running gangs that lack members for which there was no room, in the order in which they wait. Where the gang
+// Broken returns the running gangs that lack members for which there was no room, in the order in which they wait. If the gang
 // before is one of them, Broken returns those that wait before it.
 func (s *State) Broken(before Ref) (refs []Ref) {
 	var list []*group

@@ -2,7 +2,7 @@ package resize
 
 import "time"
 
-// Effect is something to do. The caller carries effects out in order. Where one fails, it leaves out the eviction of the same member, and any write.
+// Effect is something to do. The caller carries effects out in order. If one fails, it leaves out the eviction of the same member, and any write.
 type Effect interface{ effect() }
 
 type (

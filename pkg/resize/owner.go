@@ -6,7 +6,7 @@ import (
 	"github.com/tandem-gpu/tandem/pkg/contest"
 )
 
-// Again is how long an owner is left alone that did not follow. What kept it from that may have ended, a quota for example.
+// Again is how long an owner is left alone that did not follow. The obstacle may have ended, a quota for example.
 const Again = 30 * time.Minute
 
 // backAgain is how long after a refusal the number that has to go back is tried again. A longer time leaves the owner with a number that it

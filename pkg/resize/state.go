@@ -31,7 +31,7 @@ type State struct {
 	writes contest.Number
 }
 
-// New returns the State of a gang that this process sees for the first time. What an earlier process did shows in the Views.
+// New returns the State of a gang that this process sees for the first time. The Views show what an earlier process did.
 func New(cfg Config, now time.Time) *State {
 	return &State{cfg: cfg, members: following{}, owner: unread{}, size: free{}, record: recorded{}, full: now}
 }

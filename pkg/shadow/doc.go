@@ -5,12 +5,12 @@
 // the same arrivals, the same lengths, places by Tandem's decisions. Both worlds are measured by the same function, so that a
 // difference between their figures is a difference between their placements.
 //
-// How long a pod runs is known when it has ended. So each report plays the period anew, with all that is known by then; a world
-// that is played along with the clock would keep pods too long that it started before the other scheduler did. A pod that still runs
-// in reality runs on in the world of Tandem too.
+// The running time of a pod is known when it has ended. So each report plays the period anew, with all that is known by then; a
+// world that is played along with the clock would keep pods too long that it started before the other scheduler did. A pod that
+// still runs in reality runs on in the world of Tandem too.
 //
 // The package does not evict in either world, knows no pods without GPUs beside the room that they take of hosts, and lets pods that
-// share a device run as long as they ran: what sharing costs is a figure of its own, the predicted slowdown.
+// share a device run as long as they ran: the cost of sharing is a figure of its own, the predicted slowdown.
 //
 // The words it adds to the glossary:
 //

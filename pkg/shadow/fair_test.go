@@ -10,7 +10,7 @@ import (
 	"github.com/tandem-gpu/tandem/test/must"
 )
 
-// What favours neither world: each test shows a case in which one of them would have better figures than it deserves.
+// The figures favour neither world: each test shows a case in which one of them would have better figures than it deserves.
 
 func inGang(least int) func(*shadow.Pod) {
 	return func(p *shadow.Pod) { p.Gang = &shadow.Gang{Name: "team/g", MinCount: least} }

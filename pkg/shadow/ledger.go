@@ -208,7 +208,7 @@ type event struct {
 	which int // stay or arrival
 }
 
-// What happens at one time happens in this order, as in the simulator.
+// Events of one time happen in this order, as in the simulator.
 const (
 	ends = iota
 	arrives

@@ -130,7 +130,7 @@ func inOrder(all []stay) []stay {
 }
 
 // measure returns the figures of a world. The usual requests are those that Tandem would have placed, in both worlds. Strict says that a ledger
-// which refuses an assignment is an error: what is read of reality may contradict itself for a moment.
+// which refuses an assignment is an error: the facts of reality may contradict themselves for a moment.
 func (l *Log) measure(c *cast, stays []stay, until time.Duration, strict bool) (world, error) {
 	books, err := newLedger(l.inventory.Nodes, &l.cfg)
 	if err != nil {

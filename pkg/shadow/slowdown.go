@@ -6,7 +6,8 @@ import (
 )
 
 // slowdowns returns how many of the pods on a device have a predicted slowdown, and the sum of these. A pod alone on its device has
-// the slowdown 1. Of several pods all have one, or none: where the profile of one is missing, the others' is a guess.
+// the slowdown 1. If there are several, all have one, or none: where the profile of one is missing, the slowdown of the others is a
+// guess.
 func (l *ledger) slowdowns(d *vgpu.Device, here []vgpu.Resident) (known, slowed float64) {
 	if len(here) == 1 {
 		return 1, 1

@@ -335,7 +335,7 @@ func TestBadInput(t *testing.T) {
 	}
 }
 
-// TestClone: what is told later is not in a clone.
+// TestClone: a clone does not have what is told later.
 func TestClone(t *testing.T) {
 	nodes := []*vgpu.Node{node(t, "n1", 2)}
 	l := begun(t, config("tandem"), nodes)

@@ -16,7 +16,7 @@ type Audit struct {
 	// already.
 	Void int
 	// Needless counts the victims that could have stayed, each with its unit: the preemptor had room without the others alone.
-	// Where it is 0, no part of the victims of any preemption would have done.
+	// If it is 0, no part of the victims of any preemption would have done.
 	Needless int
 	// Unlawful counts the victims of the same or a higher priority than the preemptor's.
 	Unlawful int

@@ -99,8 +99,8 @@ func (c *candidates) jobsOf(pods []int) []int {
 	return jobs
 }
 
-// mayHelp returns the nodes on which evictions may help a job. Whether they do on one node depends on that node alone.
-// So after evictions helped a single pod nowhere, only nodes that changed since can help others of its kind.
+// mayHelp returns the nodes on which evictions may help a job. Their help on one node depends on that node alone. So
+// after evictions helped a single pod nowhere, only nodes that changed since can help others of its kind.
 func (e *engine) mayHelp(job int) []*vgpu.Node {
 	nodes := e.cluster.Nodes()
 	since, tried := e.helpless[e.kinds[job]]

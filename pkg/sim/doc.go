@@ -3,15 +3,15 @@
 // The simulator is a discrete-event one: time jumps from event to event, and the clock is the caller's data. Package
 // placement alone decides where a pod goes, by the functions that the scheduler's plugin calls. Among the nodes whose
 // host has the CPU and memory and whose devices fit, it takes the one with the highest score, the first by name among
-// equals. The same setup gives the same history, whatever the order of the nodes. Where a gang goes, and for which room
-// it waits, package gang decides in the same way. Package reservation decides for which gang to keep room, and until
+// equals. The same setup gives the same history, whatever the order of the nodes. Package gang decides in the same way
+// where a gang goes, and for which room it waits. Package reservation decides for which gang to keep room, and until
 // when: the events of a run go to it, and the run carries out its effects.
 //
-// The package draws no random numbers and reads no files; who makes the jobs does that. The simulator models no
-// interference between neighbours: a placed pod does the work of its duration, unless it leaves for one of a higher
-// priority. Package preemption chooses the victims, or a model of the stock scheduler's plugin. Package elastic decides how
-// many members of an elastic gang run; the gang does its work faster with more of them. An inference fleet is an elastic gang
-// that itself says how many replicas it wants.
+// The package draws no random numbers and reads no files; the caller that makes the jobs does that. The simulator models no
+// interference between neighbours: a placed pod does the work of its duration, unless it leaves for one of a higher priority.
+// Package preemption chooses the victims, or a model of the stock scheduler's plugin. Package elastic decides how many
+// members of an elastic gang run; the gang does its work faster with more of them. An inference fleet is an elastic gang that
+// itself says how many replicas it wants.
 //
 // The words it adds to the glossary:
 //

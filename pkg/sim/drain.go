@@ -54,8 +54,8 @@ func (e *engine) beginDrain(g *group, sought *reservation.RoomSought) error {
 	return nil
 }
 
-// lookAtDrain notes the end of a gang's drain: the run then tries all that wait. Of a gang that starts in it, its start
-// says that.
+// lookAtDrain notes the end of a gang's drain: the run then tries all that wait. If the gang starts in its drain, the
+// log shows the start alone.
 func (e *engine) lookAtDrain() {
 	g := e.machine.drain
 	if g == nil {

@@ -231,7 +231,7 @@ func TestHoldings(t *testing.T) {
 	}
 }
 
-// TestWorkedElastic: what an elastic gang has done follows its sizes. It has one worker until 10 s and three until 10 min.
+// TestWorkedElastic: the work that an elastic gang has done follows its sizes. It has one worker until 10 s and three until 10 min.
 func TestWorkedElastic(t *testing.T) {
 	s := fleetAndTraining(t, 4, func(time.Duration, int) (int, []sim.Need) { return 1, nil })
 	h, err := sim.Run(s)

@@ -31,9 +31,9 @@ type Gang struct {
 type GangConfig struct {
 	// MaxDomains as in gang.Config.
 	MaxDomains int
-	// Drains says when the simulator keeps room for a gang while its present owners end. This is for one gang at a
-	// time, at the earliest DrainAfter after its refusal, for DrainTimeout at most (0 for no bound). Whose turn it is,
-	// and when it comes again after a drain in vain, package reservation decides.
+	// Drains says when the simulator keeps room for a gang while its present owners end. This is for one gang at a time,
+	// at the earliest DrainAfter after its refusal, for DrainTimeout at most (0 for no bound). Package reservation decides
+	// whose turn it is, and when it comes again after a drain in vain.
 	Drains                   gang.Drains
 	DrainAfter, DrainTimeout time.Duration
 }
@@ -54,7 +54,7 @@ type GangOutcome struct {
 	Drains    int
 	DrainedAt time.Duration
 	// Spread is on how many domains of each level of the cluster the placed members are, by key; nodes are those of Hostname.
-	// nil until the gang is placed. Of an elastic gang it is the last one.
+	// nil until the gang is placed. For an elastic gang it is the last one.
 	Spread []gang.Spread
 	// Sizes of an elastic gang, from its arrival on, and Moves, the times at which another size was decided while it ran.
 	Sizes []Size

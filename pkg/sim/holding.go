@@ -38,7 +38,7 @@ func (h *History) Holdings() []Holding {
 }
 
 // Worked returns how much of its Duration a job, of an elastic gang the first member, has done at a time; of a job that never ends, how long
-// it has run. What an eviction undid does not count, and what it left counts once the job runs again.
+// it has run. Work that an eviction undid does not count, and work that it left counts once the job runs again.
 func (h *History) Worked(job int, at time.Duration) time.Duration {
 	o, j := &h.Outcomes[job], &h.setup.Jobs[job]
 	switch g := h.groupOf[job]; {

@@ -43,8 +43,8 @@ type Eviction struct {
 	Violations int
 }
 
-// Victims returns the victims for a pod. Of nodes that are equal in all that the plugin goes by, the first by name is
-// chosen, where the plugin leaves it to chance. Nodes that take the pod without an eviction do not count.
+// Victims returns the victims for a pod. If nodes are equal in all that the plugin goes by, Victims chooses the first
+// by name, where the plugin leaves it to chance. Nodes that take the pod without an eviction do not count.
 func (m *InTree) Victims(nodes []*vgpu.Node, r *vgpu.Request, c *preemption.Candidates) (Eviction, error) {
 	if len(m.Started) != len(c.Pods) {
 		return Eviction{}, fmt.Errorf("model eviction for pod %s: %d times of start for %d pods", r.Pod, len(m.Started), len(c.Pods))

@@ -70,7 +70,7 @@ var inTreeCases = []inTreeCase{
 		allowed: []int{0}, slots: 5, want: "n1 b",
 	},
 	{
-		// Of the three under the budget the most important one uses it up, so that the other two are the ones to spare.
+		// The most important of the three under the budget uses it up, so that the other two are the ones to spare.
 		name:    "a budget is used up by the most important",
 		cluster: "n1: g0 A100 [a:4 b:3 c:3]",
 		pods:    []runner{{name: "a", priority: 3, budgets: []int{0}}, {name: "b", priority: 2, budgets: []int{0}}, {name: "c", priority: 1, budgets: []int{0}}},
@@ -149,7 +149,7 @@ var inTreeCases = []inTreeCase{
 		slots:   5, cores: 3, want: "",
 	},
 	{
-		// What is tried in vain leaves no trace: were b's two cores still counted, c could not be spared either.
+		// A try in vain leaves no trace: were b's three cores still counted, c could not be spared either.
 		name:    "a pod that cannot come back gives its room back",
 		cluster: "n1 cpu=1: g0 A100",
 		pods:    []runner{{name: "b", node: "n1", cores: 3, started: 1}, {name: "c", node: "n1", cores: 1, started: 2}},

@@ -69,7 +69,7 @@ func TestShortestGangGrowsFirst(t *testing.T) {
 	}
 }
 
-// The gang that says it is nearly done grows first. Where gangs say nothing, the younger one is taken to end first.
+// The gang that says it is nearly done grows first. If gangs say nothing, the younger one is taken to end first.
 func TestGangNearlyDoneGrowsFirst(t *testing.T) {
 	for says, want := range map[bool][2]int{true: {4, 2}, false: {2, 4}} {
 		s := sim.Setup{Queue: sim.Skip, Nodes: []*vgpu.Node{testkit.Node(t, "n1", testkit.A100, 6)}}

@@ -134,9 +134,9 @@ func (e *engine) lookAtNominations() {
 	}
 }
 
-// settle starts those for whom all have left, and reports whether any did start. Where others of a higher priority were
-// faster the nomination ends, and the preemptors wait on. Where more pods are about to leave its nodes, settle waits
-// for these first.
+// settle starts those for whom all have left, and reports whether any did start. If others of a higher priority were
+// faster, the nomination ends, and the preemptors wait on. If more pods are about to leave its nodes, settle waits for
+// these first.
 func (e *engine) settle() (some bool, err error) {
 	for _, n := range slices.Clone(e.nominations) {
 		if len(n.waits) > 0 {

@@ -91,8 +91,8 @@ type Preemption struct {
 	// that it would have evicted no pod; the value is 0 without PreemptionConfig.Compare.
 	InTreeLost int64
 	// LeastLost is the least work that victims lose which make room for the preemptor on the same cluster, whatever else
-	// they cost. Where a bound cut the search for them it is 0, so that it bounds the lost work from below in any case.
-	// The value is 0 without PreemptionConfig.Compare.
+	// they cost. If a bound cut the search for them, it is 0, so that it bounds the lost work from below in any case. The
+	// value is 0 without PreemptionConfig.Compare.
 	LeastLost int64
 }
 

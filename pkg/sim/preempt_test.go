@@ -83,8 +83,8 @@ func stays(h *sim.History) (all map[int][]stay, waited map[int]time.Duration) {
 	return all, waited
 }
 
-// TestEvictionsProperty: whoever is evicted is of a lower priority, leaves after its grace, comes back and does the rest of its
-// work; waits and lost work add up; hosts are never overbooked; and the picture of any moment can be drawn.
+// TestEvictionsProperty: each victim is of a lower priority, leaves after its grace, comes back and does the rest of its work;
+// waits and lost work add up; hosts are never overbooked; and the picture of any moment can be drawn.
 func TestEvictionsProperty(t *testing.T) {
 	seen := map[string]int{}
 	rapid.Check(t, func(t *rapid.T) {

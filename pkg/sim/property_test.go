@@ -263,7 +263,7 @@ func uniform(s *sim.Setup, name string) bool {
 }
 
 // TestSkipWastesNothingProperty: where pods may overtake, one that waits fits nowhere, and neither does a gang of pods that
-// are alike with one container each. Of other gangs Place may find the places, or not, by what it tries first.
+// are alike with one container each. Place may find the places of other gangs, or not, by what it tries first.
 func TestSkipWastesNothingProperty(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		s := randomSetup(t, sim.Skip)

@@ -44,8 +44,8 @@ type Job struct {
 	Ran time.Duration
 }
 
-// Queue says what becomes of a pod that does not fit. Whatever the queue, pods of a higher priority come first, those
-// of one priority in the order in which they came or came back.
+// Queue says what becomes of a pod that does not fit. In each queue, pods of a higher priority come first, those of one
+// priority in the order in which they came or came back.
 type Queue int
 
 const (

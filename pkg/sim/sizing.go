@@ -98,7 +98,7 @@ func (e *engine) atWork(g *group) []int {
 }
 
 // resized notes that other members of an elastic gang run than before. The gang pauses unless it starts, and its end is another.
-// Of a gang that was evicted as a whole the work since the last checkpoint is undone.
+// If the gang was evicted as a whole, the work since the last checkpoint is undone.
 func (e *engine) resized(g *group) error {
 	s, now, members := g.sizing, e.sample.At, e.atWork(g)
 	nodes := make([]int, 0, len(members))

@@ -53,7 +53,7 @@ func (h *History) SnapshotAt(at time.Duration) (*snapshot.Snapshot, error) {
 // instant returns a time of a run as a snapshot has it, in whole seconds, rounded down.
 func instant(at time.Duration) time.Time { return time.Unix(0, 0).UTC().Add(at).Truncate(time.Second) }
 
-// describe adds what a job says beside its assignment. Of a pod that is evicted later the end that it declared is not known.
+// describe adds what a job says beside its assignment. If the pod is evicted later, the end that it declared is not known.
 func (p *replay) describe(out *snapshot.Pod, jobs map[vgpu.UID]int) {
 	job, ok := jobs[out.UID]
 	if !ok { // there from the start, and no job

@@ -128,7 +128,7 @@ func Mean(all []time.Duration) (time.Duration, bool) {
 }
 
 // Quantile returns the smallest value that at least q of the values do not exceed, q from 0 to 1; false for none.
-// Example: .5 of 1, 2, 3, 4 is 2.
+// Example: 0.5 of 1, 2, 3, 4 is 2.
 func Quantile(all []time.Duration, q float64) (time.Duration, bool) {
 	if len(all) == 0 {
 		return 0, false

@@ -118,7 +118,7 @@ func TestAnonymousNamesNothing(t *testing.T) {
 	})
 }
 
-// A namespace may have the name that Redact gives to hidden ones: what is in it has names all the same. Users write the models of a request.
+// A namespace may have the name that Redact gives to hidden ones: the objects in it have names all the same. Users write the models of a request.
 func TestAnonymousSparesNobody(t *testing.T) {
 	pod := snapshot.Name{Namespace: "other", Name: "secret-0", UID: "u1"}
 	s := &snapshot.Snapshot{

@@ -8,9 +8,9 @@ import (
 	"github.com/tandem-gpu/tandem/pkg/vgpu"
 )
 
-// Cluster returns the nodes with their ledgers, on which decisions can be tried. Nodes with a Problem are among them: whoever
-// tries a pod leaves them out. The number of a workload is its position in Workloads plus one. The error names the field that is
-// broken.
+// Cluster returns the nodes with their ledgers, on which decisions can be tried. Nodes with a Problem are among them: a caller
+// that tries a pod leaves them out. The number of a workload is its position in Workloads plus one. The error names the field
+// that is broken.
 //
 // A scheduler that does not know to which node a pod was bound keeps room for it on several. A vgpu.Cluster has one hold of a pod:
 // the others are there under the UID "uid@node", so that they keep their room from everybody.

@@ -33,14 +33,14 @@ func TestEndsWithin(t *testing.T) {
 			t.Errorf("within %d s it is %v, want %v", seconds, got, want)
 		}
 	}
-	// Of 100 pods that have run for 400 s, 25 have ended: half of the others end within 66.7 % of the time from 50 to 75 %.
+	// When 100 pods have run for 400 s, 25 have ended: half of the others end within 66.7 % of the time from 50 to 75 %.
 	if got := e.Left(.5, begin.Add(400*time.Second)); got != 150*time.Second {
 		t.Errorf("half of the rest is left for %v, want 2m30s", got)
 	}
 }
 
-// What is left at a probability is where the probability is reached, given that the pod runs, and grows with the probability. Nothing is
-// below zero.
+// Left returns the time at which a probability is reached, given that the pod runs, and it grows with the probability. No time is below
+// zero.
 func TestEndsLaw(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		e, age := drawEnds(t), time.Duration(rapid.Int64Range(0, 2e6).Draw(t, "age"))*time.Second

@@ -25,9 +25,9 @@ type Gang struct {
 	// which the scheduler looks for one value, the most important first. Both are left out of gangs that the reader may not see.
 	RequiredTopology  []string `json:"requiredTopology,omitempty"`
 	PreferredTopology []string `json:"preferredTopology,omitempty"`
-	// Phase is about the members that have a place (Unplaced, Planned, Binding, Running), Need about those that must run and
-	// have none (Satisfied, Incomplete, Refused, Reserving, Preempting: docs/gang-phases.md), or Malformed: what the members say of
-	// the gang is not legal, and Message says why. No further member is placed then.
+	// Phase is about the members that have a place (Unplaced, Planned, Binding, Running), Need about those that must run and have
+	// none (Satisfied, Incomplete, Refused, Reserving, Preempting: docs/gang-phases.md), or Malformed: the members say something of
+	// the gang that is not legal, and Message says why. No further member is placed then.
 	Phase string `json:"phase"`
 	Need  string `json:"need"`
 	// Reason is a word for a refusal, Message the sentence.

@@ -8,7 +8,7 @@ import (
 	"github.com/tandem-gpu/tandem/pkg/vgpu"
 )
 
-// Other is the namespace of everything whose namespace a reader may not see. What is in it has names and UIDs of the form
+// Other is the namespace of everything whose namespace a reader may not see. The objects in it have names and UIDs of the form
 // other:000001, which no object of a cluster can have. One thing has one such name in the whole snapshot, and may have another one
 // in the next.
 const Other = "other"

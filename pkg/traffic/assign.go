@@ -10,7 +10,7 @@ type Mix struct {
 	// Rates are requests a second, by class.
 	Rates []float64
 	// Loads say which part of a replica one request a second of a class takes, by class and variant, of what the replica may serve within the
-	// promise: with 10 requests a second of the class alone it is full at a load of .1. At 0 the variant does not serve the class.
+	// promise: with 10 requests a second of the class alone it is full at a load of 0.1. At 0 the variant does not serve the class.
 	Loads [][]float64
 }
 
@@ -33,9 +33,9 @@ const leastRate = 1e-6
 // for the given numbers of replicas: a class goes where it is served best compared with the others. It is the generalisation of
 // [Proportional] to several classes.
 //
-// Example: long requests load a replica of a large GPU by .1 and short ones by .01, a small GPU serves only short ones and is loaded by .02. With a
-// replica of each, 6 long and 60 short requests a second, the long ones load the large GPU by .6, and a part 2/3 of the short ones the
-// small GPU by .8, as the rest of them does the large one.
+// Example: long requests load a replica of a large GPU by 0.1 and short ones by 0.01, a small GPU serves only short ones and is loaded by 0.02. With a
+// replica of each, 6 long and 60 short requests a second, the long ones load the large GPU by 0.6, and a part 2/3 of the short ones the
+// small GPU by 0.8, as the rest of them does the large one.
 func Assign(mix *Mix, replicas []float64) Assignment {
 	a, open := newAssigner(mix, replicas)
 	for first := a.out.Busy == 0; len(open) > 0; first = false {
@@ -166,8 +166,8 @@ func (a *assigner) best(class int) int {
 // leastValue is the part of the highest value below which a class does not make variants busy: what rounding does.
 const leastValue = 1e-9
 
-// close divides the classes that make variants busy, and closes these variants. Of the others it returns those that still have one to go to:
-// all of them, but for rounding.
+// close divides the classes that make variants busy, and closes these variants. It returns those of the other classes that still have a
+// variant to go to: all of them, but for rounding.
 func (a *assigner) close(classes []int, values, taken []float64) (others []int) {
 	n, least := len(a.replicas), leastValue*slices.Max(values)
 	for at, k := range classes {

@@ -21,7 +21,7 @@ type Option struct {
 type Choice struct {
 	Replicas []int
 	Cost     int64
-	// Capacity of all of them together. Where it is below what was wanted, all options have the most replicas that help.
+	// Capacity of all of them together. If it is below what was wanted, all options have the most replicas that help.
 	Capacity float64
 	// Cut says that the search was cut, and a cheaper choice may exist.
 	Cut bool
@@ -46,9 +46,9 @@ func (b *budget) half(search func(*budget) Choice) Choice {
 	return choice
 }
 
-// Cheapest returns the cheapest numbers of replicas that together have a capacity; of equally cheap ones those with the fewest
-// replicas, then those with more of the first options. Where all replicas together have less, it returns them all, but of options without
-// any capacity only the least number.
+// Cheapest returns the cheapest numbers of replicas that together have a capacity; of equally cheap ones those with the fewest replicas,
+// then those with more of the first options. If all replicas together have less, it returns them all, but only the least number for
+// options without any capacity.
 func Cheapest(options []Option, wanted float64) Choice { return cheapest(options, wanted, newBudget()) }
 
 func cheapest(options []Option, wanted float64, steps *budget) Choice {

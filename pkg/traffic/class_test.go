@@ -9,8 +9,8 @@ import (
 )
 
 // Two classes of exponential times: the p99 of 1 s leaves ln 100 = 4.605 of the rate of each alone: 45.4 of 50 short ones and 5.4 of 10 long ones.
-// Together, a replica may be busy for .908 of its time, as with short ones. Then more long ones wait, and waits must end at a rate x
-// with .908 × (10 × e^−x − x × e^−10) ÷ (10 − x) + .092 × e^−10 = .01: 5.249. That leaves 44.75 short ones and 4.75 long ones.
+// Together, a replica may be busy for 0.908 of its time, as with short ones. Then more long ones wait, and waits must end at a rate x
+// with 0.908 × (10 × e^−x − x × e^−10) ÷ (10 − x) + 0.092 × e^−10 = 0.01: 5.249. That leaves 44.75 short ones and 4.75 long ones.
 func TestLoadsOf(t *testing.T) {
 	p := Promise{Quantile: .99, Within: time.Second}
 	loads, late := LoadsOf([][]Replica{{single(50)}, {single(10)}}, p)
@@ -134,6 +134,6 @@ func TestBlend(t *testing.T) {
 	}
 	got = blend([]Replica{single(10), single(1)}, []float64{9, 1})
 	near(t, "the rate of a mix", got.Rate, 10/1.9, 1e-9)
-	// The mean time is .19 s, the mean of its square 2 × (.9 × .01 + .1 × 1) = .218.
+	// The mean time is 0.19 s, the mean of its square 2 × (0.9 × 0.01 + 0.1 × 1) = 0.218.
 	near(t, "the variation of a mix", got.Variation, .218/(.19*.19)-1, 1e-9)
 }

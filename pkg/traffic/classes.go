@@ -7,7 +7,8 @@ import (
 	"time"
 )
 
-// blendClasses has the replicas of the variants be those of the mix of classes that each gets now. What is measured of a variant is of that mix.
+// blendClasses has the replicas of the variants be those of the mix of classes that each gets now. The measurements of a variant are of that
+// mix.
 func (d *decision) blendClasses() {
 	if len(d.fleet.Classes) == 0 {
 		return

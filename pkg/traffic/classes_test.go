@@ -59,7 +59,7 @@ func nearly() cmp.Option {
 }
 
 // A fleet of short requests grows by t4, which are cheaper where the one a100 is busy with long ones: of 3.3 expected long ones a second, for which the
-// a100 is .61 full, and 44 short ones. The t4 get no long ones. With more long ones an a100 comes; when they are gone, it leaves after the patience.
+// a100 is 0.61 full, and 44 short ones. The t4 get no long ones. With more long ones an a100 comes; when they are gone, it leaves after the patience.
 func TestClassesGoWhereTheyAreServedBest(t *testing.T) {
 	l := classLoop{newLoop(twoClasses())}
 	l.run(t, 20*time.Minute, 40, 3)
@@ -115,7 +115,7 @@ func TestUnknownClass(t *testing.T) {
 	}
 }
 
-// What is measured of a variant is of the mix that it gets. One that is twice as slow for all classes serves less of each.
+// The measurements of a variant are of the mix that it gets. One that is twice as slow for all classes serves less of each.
 func TestSlowdownOfClasses(t *testing.T) {
 	f := twoClasses()
 	f.Variants[0].Warm = 1
@@ -144,7 +144,7 @@ func TestDemandOfClasses(t *testing.T) {
 	more, _ := decided(t, &f, Seen{At: midnight, Rate: 11, Latency: 2 * time.Second}, &Memory{Guard: mostGuard})
 	near(t, "the demand", plan.Demand, 12.1, 1e-9)
 	near(t, "the demand with the guard", more.Demand, 24.2, 1e-9)
-	load := 10/(50-5.249/.95) + 1/(10-5.249/.95) // as in TestLoadsOf, for .95 of the promise
+	load := 10/(50-5.249/.95) + 1/(10-5.249/.95) // as in TestLoadsOf, for 0.95 of the promise
 	near(t, "the capacity", plan.Capacity, 11/load, 1e-2)
 	if plan.Variants[1].Capacity != 0 {
 		t.Errorf("the t4 serves %v", plan.Variants[1].Capacity)
@@ -249,7 +249,7 @@ func TestGuardOfClasses(t *testing.T) {
 	}
 }
 
-// A class that the fleet no longer has is forgotten; what is given is not changed.
+// A class that the fleet no longer has is forgotten; the given memory is not changed.
 func TestMemoryOfClasses(t *testing.T) {
 	f := twoClasses()
 	f.Classes[0].Rate, f.Classes[1].Rate = 10, 2

@@ -8,15 +8,15 @@ import (
 )
 
 // CheapestFor returns the cheapest numbers of replicas with which [Assign] makes no variant busier than it may be; of equally cheap ones those
-// with the fewest replicas, then those with more of the first options. The capacities of the options do not count. Where all
-// replicas together are not enough for a class, it counts for as many requests as they serve: the variants that it needs have the most
-// replicas, and the others what the other classes need. The capacity of the choice is how many requests a second of such a mix it serves.
+// with the fewest replicas, then those with more of the first options. The capacities of the options do not count. If all replicas together
+// are not enough for a class, it counts for as many requests as they serve: the variants that it needs have the most replicas, and the others
+// what the other classes need. The capacity of the choice is how many requests a second of such a mix it serves.
 //
 // The number of replicas is enough where it covers the requests at all values of the classes (Farkas' lemma): at each, the replicas together are
 // worth at least as much as the requests. So the search covers a few values, and adds those at which its choice is not enough (Benders'
 // decomposition). With one class there is one value, and the choice is that of [Cheapest].
 //
-// Where the steps of the search are used up, the choice is enough all the same: it is the one that the search began with, which gives each class
+// If the steps of the search are used up, the choice is enough all the same: it is the one that the search began with, which gives each class
 // the options that are the cheapest for it.
 func CheapestFor(options []Option, mix *Mix) Choice { return cheapestFor(options, mix, newBudget()) }
 
@@ -77,7 +77,7 @@ func (c *coverer) busiest(replicas []int) Assignment {
 	return busiest(c.mix, replicas)
 }
 
-// isEnough reports whether replicas are known to be enough. Where they are not, it covers the requests at the values that show it. Without
+// isEnough reports whether replicas are known to be enough. If they are not, it covers the requests at the values that show it. Without
 // steps nothing is known.
 func (c *coverer) isEnough(replicas []int) bool {
 	for _, prices := range c.covers {

@@ -9,8 +9,8 @@ import (
 	"pgregory.net/rapid"
 )
 
-// A T4 cannot serve the long requests, and serves the short ones for less than an A100: 9 long ones a second need an A100 (.9 of it), and
-// 100 short ones two T4, since .1 of the A100 is left for 10 of them. Where the T4 may have only one replica, another A100 takes the rest.
+// A T4 cannot serve the long requests, and serves the short ones for less than an A100: 9 long ones a second need an A100 (0.9 of it), and
+// 100 short ones two T4, since 0.1 of the A100 is left for 10 of them. If the T4 may have only one replica, another A100 takes the rest.
 func TestCheapestFor(t *testing.T) {
 	mix := &Mix{Rates: []float64{9, 100}, Loads: [][]float64{{.1, 0}, {.01, .02}}}
 	options := []Option{{Cost: 10, Most: 9}, {Cost: 3, Most: 9}}
@@ -40,7 +40,7 @@ func drawOptions(t *rapid.T, most int) []Option {
 	}), 1, 3).Draw(t, "options")
 }
 
-// The choice is the cheapest of all that are enough. Where none is, it has no more capacity by more replicas.
+// The choice is the cheapest of all that are enough. If none is, it has no more capacity by more replicas.
 func TestPropertyCheapestFor(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {

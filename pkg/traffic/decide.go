@@ -22,7 +22,7 @@ type Memory struct {
 }
 
 const (
-	// sizedFor is the part of the promise that replicas are sized for. What is left is for what the prediction does not see: the noise of a
+	// sizedFor is the part of the promise that replicas are sized for. The rest is for what the prediction does not see: the noise of a
 	// minute, unlike replicas. More costs less and breaks the promise more often.
 	sizedFor = .95
 	// guardGrows is the factor of one step of the guard, and mostGuard bounds it. guardAllows is how many standard deviations a window may be above the
@@ -47,7 +47,7 @@ const (
 // forecast expects until another replica could have loaded; it shrinks when the highest demand of the patience needs less. It
 // returns what to remember; it does not change what it is given. The error names what is wrong with the fleet.
 //
-// Its searches share a number of steps. Where these are used up, sizes are enough for the promise, and cheaper ones may exist: Plan.Cut says so.
+// Its searches share a number of steps. If these are used up, sizes are enough for the promise, and cheaper ones may exist: Plan.Cut says so.
 //
 // When metrics are missing, or the clock went back, nothing shrinks and no part changes, but for variants without a ready replica. A fleet that is
 // paused keeps all as it is.

@@ -14,7 +14,7 @@ import (
 
 var midnight = time.Date(2026, 3, 2, 0, 0, 0, 0, time.UTC)
 
-// loop is a fleet whose plans are carried out: replicas load, serve and leave, and what they do is measured.
+// loop is a fleet whose plans are carried out: replicas load, serve and leave, and their work is measured.
 type loop struct {
 	fleet  Fleet
 	memory *Memory
@@ -136,8 +136,8 @@ func TestGrowsAndShrinks(t *testing.T) {
 	}
 }
 
-// A spike in the middle of a minute of the clock is answered at the next decision, and not when the minute is over. Of a minute that ended when a
-// quarter of it was at 120, 52.5 is the mean.
+// A spike in the middle of a minute of the clock is answered at the next decision, and not when the minute is over. The mean of a minute of which
+// the last quarter was at 120 is 52.5.
 func TestGrowsWithinTheMinute(t *testing.T) {
 	l := newLoop(twoGPUs())
 	l.run(t, 20*time.Minute, always(30)) // until the first decision of a minute
@@ -173,7 +173,7 @@ func TestSlowerVariantLosesTraffic(t *testing.T) {
 	}
 }
 
-// What is wrong with metrics or variants changes nothing that is safe.
+// Wrong metrics or variants change nothing that is safe.
 func TestSafeDecisionsStand(t *testing.T) {
 	base := twoGPUs()
 	base.Variants[0].Wanted, base.Variants[0].Ready, base.Variants[0].Warm, base.Variants[0].Part = 3, 3, 3, .8

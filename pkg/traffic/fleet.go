@@ -75,10 +75,10 @@ type Config struct {
 	// Patience is how long fewer replicas must be enough before some leave. The default is eight times the longest load time, from 5 to 30
 	// minutes: a replica that leaves too early must load again.
 	Patience time.Duration
-	// Misses is the part of the minutes that may bring more requests than forecast, above 0 and below .5; DefaultMisses by default. Less keeps the
+	// Misses is the part of the minutes that may bring more requests than forecast, above 0 and below 0.5; DefaultMisses by default. Less keeps the
 	// promise more often and takes more replicas.
 	Misses float64
-	// Shift bounds by how much the part of a variant changes in a decision, .2 by default. 1 is no bound.
+	// Shift bounds by how much the part of a variant changes in a decision, 0.2 by default. 1 is no bound.
 	Shift float64
 }
 
@@ -198,7 +198,8 @@ type Sizing struct {
 	Replicas int
 	// Part of the requests, from 0 to 1. The parts of a plan have the sum 1, or are all 0 where no replica serves.
 	Part float64
-	// Capacity of one replica: requests a second within the promise, of the present mix of the classes that it serves. Slowdown is what was learned of it, at least .25.
+	// Capacity of one replica: requests a second within the promise, of the present mix of the classes that it serves. Slowdown is what was learned of
+	// it, at least 0.25.
 	Capacity, Slowdown float64
 }
 

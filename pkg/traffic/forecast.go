@@ -96,7 +96,7 @@ func (f *Forecast) Observe(rate float64, at time.Time) error {
 	return nil
 }
 
-// Notice takes in the rate of a window that ends within the minute after the last one that was taken in. Where it is more than was expected
+// Notice takes in the rate of a window that ends within the minute after the last one that was taken in. If it is more than was expected
 // with the margin, it raises what is expected until that minute is over: to the rate of its new requests alone, since the window holds older
 // ones too. It teaches nothing: Observe does that, once a minute. Other rates and times change nothing.
 //
@@ -204,7 +204,7 @@ func (f *Forecast) highest(minutes float64) Expected {
 
 // Highest returns the highest rate to expect from now until a time ahead: the highest of what arrives now, of what the trend of the last
 // minutes leads to, of what the same minutes brought in other hours and on other days; and a margin, by which all but a small part of
-// the minutes were right so far. What was noticed since the last minute is the least. A fall is not forecast.
+// the minutes were right so far. The rate that was noticed since the last minute is the least. A fall is not forecast.
 func (f *Forecast) Highest(ahead time.Duration) float64 {
 	return max(f.usual(ahead.Minutes()), f.Newest*(1+f.SteadyMargin))
 }

@@ -93,7 +93,7 @@ func TestForecastNotices(t *testing.T) {
 }
 
 // After a jump the rate of the new requests is known from each window that has some of them: the jump is neither missed nor exaggerated, also
-// where the last minute has most of it. Of few requests chance makes jumps, so there are at least fifty a second.
+// where the last minute has most of it. Chance makes jumps of few requests, so there are at least fifty a second.
 func TestPropertyNoticesJumps(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
@@ -126,7 +126,7 @@ func TestPropertyNoticesJumps(t *testing.T) {
 	})
 }
 
-// What is no rate, or no later time, changes nothing.
+// A value that is no rate, or a time that is no later one, changes nothing.
 func TestForecastRefuses(t *testing.T) {
 	var f Forecast
 	observe(t, &f, 0, 20, always(100))
@@ -147,7 +147,7 @@ func TestForecastRefuses(t *testing.T) {
 	}
 }
 
-// Of a load with noise, few minutes bring more than the forecast: after a day at most three in a thousand. The margin does not run away.
+// Few minutes of a load with noise bring more than the forecast: after a day at most three in a thousand. The margin does not run away.
 func TestPropertyCoverage(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {

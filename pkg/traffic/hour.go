@@ -9,7 +9,7 @@ type Rise struct {
 	More   Highest `json:"more"`
 }
 
-// Highest is the two highest values of late. The second one counts: what happened once need not come again.
+// Highest is the two highest values of late. The second one counts: a rise that happened once need not come again.
 type Highest struct {
 	First  float64 `json:"first,omitempty"`
 	Second float64 `json:"second,omitempty"`
@@ -22,7 +22,7 @@ const (
 	settled = 3
 	// fewRequests is how many requests are added to both sides of a rise: of few requests, chance makes any number.
 	fewRequests = 20
-	// standsOut is how many times the rise of half of the minutes a rise is that counts. Where requests vary a lot, all minutes rise in some hours,
+	// standsOut is how many times the rise of half of the minutes a rise is that counts. If requests vary a lot, all minutes rise in some hours,
 	// and that says nothing of the next hour. With less, noise makes fleets larger; with more, they miss what starts at the same minute.
 	standsOut = 1.25
 )

@@ -66,7 +66,7 @@ func TestForecastBoundsARise(t *testing.T) {
 	}
 }
 
-// Where requests vary a lot, each minute rises in some hours. That says nothing of the next hour, and only minutes that rise by more count.
+// If requests vary a lot, each minute rises in some hours. That says nothing of the next hour, and only minutes that rise by more count.
 func TestForecastTakesNoNoiseForAnHour(t *testing.T) {
 	for name, jump := range map[string]float64{"noise alone": 1, "noise and a jump at each half hour": 3} {
 		var f Forecast

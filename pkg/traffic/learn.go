@@ -22,7 +22,7 @@ type Measured struct {
 }
 
 // Slowdown returns how many times slower than declared a replica seems to be: the number with which its prediction is what was
-// measured, from .25 to 16. It tells what neighbours, another driver or a wrong declaration do. ok is false where the measurement
+// measured, from 0.25 to 16. It tells what neighbours, another driver or a wrong declaration do. ok is false where the measurement
 // says nothing: without arrivals or a latency. A replica that is so slow that a queue grows without end is taken to be just overloaded.
 func (r *Replica) Slowdown(m Measured) (slowdown float64, ok bool) {
 	if !(m.Arrivals > 0) || m.Latency <= 0 {
@@ -113,7 +113,7 @@ func (m *VariantMemory) dividesBy() float64 {
 	return m.Fast
 }
 
-// sizesBy returns the slowdown by which sizes are chosen. Where others can serve its requests, a variant that has been far slower than learned for two
+// sizesBy returns the slowdown by which sizes are chosen. If others can serve its requests, a variant that has been far slower than learned for two
 // windows counts for what it is worth now: it gets few requests or none, so that more is not learned of it.
 func (m *VariantMemory) sizesBy(isAlone bool, now, window int64) float64 {
 	if isAlone || m == nil || m.Apart == 0 || now-m.Apart < 2*window || m.drains(now, window) {

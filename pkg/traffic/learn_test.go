@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// A slow variant without requests is not slow for ever: what was learned of it is half forgotten after 35 minutes. Nothing is forgotten while it
+// A slow variant without requests is not slow for ever: its learned slowdown is half forgotten after 35 minutes. Nothing is forgotten while it
 // gets requests, while it has a part but metrics do not say whether it gets any, and while the fleet has none for any variant.
 func TestSlowdownIsForgotten(t *testing.T) {
 	for name, x := range map[string]struct {

@@ -18,7 +18,7 @@ func (d *decision) split() {
 		return
 	}
 	// The parts hold until the next decision: a pool that gets all that it serves now would get too much a moment later. But only requests
-	// that have arrived send others to pools that are too slow for the promise. Where nothing arrives, the division for a little is right for
+	// that have arrived send others to pools that are too slow for the promise. If nothing arrives, the division for a little is right for
 	// the first requests.
 	demand := max(d.seen.Rate, min(d.memory.Forecast.Highest(d.cfg.Interval), capacity), leastDemand)
 	parts := Split(pools, demand, d.fleet.Objective, d.fleet.Promise.Quantile)

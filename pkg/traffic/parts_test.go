@@ -6,8 +6,8 @@ import (
 )
 
 // Four t4s that are half as fast as declared keep no promise of 600 ms: a p99 takes 921 ms alone. They get nothing as long as what arrives is
-// what the a100 serves within the promise (.57 s, 41.9 a second), also while more is expected. Of 60 a second it would have too much: what
-// is left goes where there is room, in proportion to 8.1 and to 20 a second.
+// what the a100 serves within the promise (0.57 s, 41.9 a second), also while more is expected. 60 a second would be too much for it: the
+// rest goes where there is room, in proportion to 8.1 and to 20 a second.
 func TestSlowVariantGetsOnlyWhatOthersCannotServe(t *testing.T) {
 	for _, x := range []struct{ rate, want float64 }{{40, 0}, {60, 18.1 * 20 / 28.1 / 60}} {
 		f, m := serving(1, 4, 1), &Memory{Variants: map[string]*VariantMemory{"t4": Learn(2)}}

@@ -3,8 +3,8 @@ package traffic
 import "time"
 
 // Afresh returns what a fleet goes on with when a user has held its sizes and holds them no longer: which requests arrive, and how slow its variants
-// were known to be. As after a restart of the controller, no replica leaves before the patience is over, and the guard has no steps. What was seen of
-// sizes that somebody else chose says little about those that Decide would have chosen.
+// were known to be. As after a restart of the controller, no replica leaves before the patience is over, and the guard has no steps. Sizes that
+// somebody else chose say little about those that Decide would have chosen.
 func (m *Memory) Afresh() *Memory {
 	known := m.clone()
 	out := &Memory{Forecast: known.Forecast, Classes: known.Classes, Variants: map[string]*VariantMemory{}, Minute: m.Minute}

@@ -27,8 +27,8 @@ func paused(t *rapid.T, f Fleet, seen Seen, m *Memory) (*Fleet, *Plan, *Memory) 
 	return &f, plan, after
 }
 
-// A paused fleet keeps all sizes and parts whatever is measured, and needs nothing later. What it goes on with afterwards follows from what was known
-// before and from what arrived: two pauses with the same requests end alike, however slow the replicas were and whoever scaled them.
+// A paused fleet keeps all sizes and parts whatever is measured, and needs nothing later. It goes on with what was known before and with what
+// arrived: two pauses with the same requests end alike, however slow the replicas were and whoever scaled them.
 func TestPropertyPause(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {

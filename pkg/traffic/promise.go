@@ -5,9 +5,9 @@ import (
 	"time"
 )
 
-// Promise is the time within which a part of the requests is answered: .99 of them for a p99.
+// Promise is the time within which a part of the requests is answered: 0.99 of them for a p99.
 type Promise struct {
-	// Quantile is from .5 to below 1, and Within is above 0.
+	// Quantile is from 0.5 to below 1, and Within is above 0.
 	Quantile float64
 	Within   time.Duration
 	// PerToken is the time within which the same part of the tokens follows the one before, 0 for no such promise. The Ceiling of each replica
@@ -30,7 +30,7 @@ func (p Promise) Validate() error {
 
 // Capacity returns the highest rate of arrivals at which a replica keeps a promise, 0 where it keeps it at none.
 //
-// Example: one request at a time, 10 a second, exponential times: a p99 of 921 ms is kept up to 5 a second, since ln 100 ÷ (10 − 5) is .921.
+// Example: one request at a time, 10 a second, exponential times: a p99 of 921 ms is kept up to 5 a second, since ln 100 ÷ (10 − 5) is 0.921.
 func (r *Replica) Capacity(p Promise) float64 {
 	keeps := func(arrivals float64) bool {
 		l, ok := r.At(arrivals)

@@ -94,7 +94,7 @@ func scaled(d time.Duration, by float64) time.Duration {
 
 // InFlight returns the rate of arrivals at which a replica has at most so many requests at a time, in a part q of all moments, where
 // each stays for a mean time: the ceiling of a replica of a language model, whose time for each token grows with the requests that it
-// generates for. The number of requests is taken as Poisson. Example: at most 8 at a time in .9 of all moments, 10 s each: .54 requests a second.
+// generates for. The number of requests is taken as Poisson. Example: at most 8 at a time in 0.9 of all moments, 10 s each: 0.54 requests a second.
 func InFlight(most int, stay time.Duration, q float64) float64 {
 	low, high := 0.0, float64(most)+1
 	for range 60 {

@@ -27,7 +27,7 @@ func newTableau(rows, variables, free int) *tableau {
 
 func (t *tableau) last() int { return len(t.costs) - 1 }
 
-// solve goes from solution to better solution, each time by the variable that lowers the costs most. Where rounding makes it go round in circles, it
+// solve goes from solution to better solution, each time by the variable that lowers the costs most. If rounding makes it go round in circles, it
 // ends with a solution that is nearly the best.
 func (t *tableau) solve() {
 	for range 10 * len(t.costs) {
@@ -45,8 +45,8 @@ func (t *tableau) solve() {
 	}
 }
 
-// leaves returns the row that bounds a variable most, -1 where none does. Of equal ones it is that with the largest coefficient, by which it is
-// safest to divide.
+// leaves returns the row that bounds a variable most, -1 where none does. Among equal rows it is that with the largest coefficient, by which it
+// is safest to divide.
 func (t *tableau) leaves(enters int) int {
 	row, least := -1, math.Inf(1)
 	for i, r := range t.rows {

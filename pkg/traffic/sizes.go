@@ -110,7 +110,7 @@ func (d *decision) shrink(now Choice, lasting []float64) {
 	}
 }
 
-// grew notes a growth for the demand. Where it takes back a shrink, and the load is what it was then, the size in between is too small for it.
+// grew notes a growth for the demand. If it takes back a shrink, and the load is what it was then, the size in between is too small for it.
 func (d *decision) grew(now *Choice) {
 	s := &d.memory.Sizes
 	serves, by := d.declared(now)

@@ -40,11 +40,11 @@ func (o Objective) Validate() error {
 	return nil
 }
 
-// Split divides a rate of requests over pools. The result is requests a second for each pool, with the sum demand. It is the division
-// that is best for the objective among those in which no pool gets more than its capacity. Where the pools together have less
-// capacity than that, each gets its capacity, and of what is left a part in proportion to the rest of its rate: so no pool is overloaded
-// while another one has room, and they all become overloaded together. Example: two pools of rate 10, with capacities of 6 and 0, get 8 and
-// 5 of 13. Where the pools are overloaded, all are by the same part. The result is nil where there is no replica.
+// Split divides a rate of requests over pools. The result is requests a second for each pool, with the sum demand. It is the division that
+// is best for the objective among those in which no pool gets more than its capacity. If the pools together have less capacity than that,
+// each gets its capacity, and a part of the remaining requests in proportion to the rest of its rate: so no pool is overloaded while
+// another one has room, and they all become overloaded together. Example: two pools of rate 10, with capacities of 6 and 0, get 8 and 5 of
+// 13. If the pools are overloaded, all are by the same part. The result is nil where there is no replica.
 //
 // The quantile is that of TailOptimal.
 func Split(pools []Pool, demand float64, objective Objective, quantile float64) []float64 {
@@ -183,7 +183,7 @@ func equalised(pools []Pool, demand float64, below func(r *Replica, arrivals, le
 			more, reaches, high = parts, sum, mid
 		}
 	}
-	// Where latency hardly depends on the arrivals, the two levels have unlike divisions. All between them are as good.
+	// If latency hardly depends on the arrivals, the two levels have unlike divisions. All between them are as good.
 	for i := range less {
 		if reaches > reached {
 			less[i] += (demand - reached) / (reaches - reached) * (more[i] - less[i])

@@ -33,7 +33,7 @@ func TestSplitWhereTheCapacityIsNearlyTheRate(t *testing.T) {
 	}
 }
 
-// Of random pools with capacities, some of which are 0: none gets more than its capacity while all together have enough, and none is
+// The pools are random, with capacities of which some are 0. None gets more than its capacity while all together have enough, and none is
 // overloaded while another one has room. More requests take none from a pool beyond the capacity, and a little more requests change little
 // at it, and where all are full.
 func TestPropertySplitWithCapacities(t *testing.T) {

@@ -10,12 +10,12 @@ import (
 )
 
 // A request waits on average for half of the batch that it finds, and for all of it in a quantile. At 5 of 10 a second the mean is
-// .1 + .05 (M/D/1) + .05 × ½ ÷ 2; of the p99, .5·e^(−10x) = .01 gives x = .391.
+// 0.1 + 0.05 (M/D/1) + 0.05 × ½ ÷ 2; of the p99, 0.5·e^(−10x) = 0.01 gives x = 0.391.
 func TestGate(t *testing.T) {
 	r := Replica{Rate: 10, Time: 100 * time.Millisecond, Gate: 50 * time.Millisecond}
 	l, _ := r.At(5)
 	near(t, "the mean", l.Mean().Seconds(), .1625, 1e-6)
-	near(t, "the p99", l.Quantile(.99).Seconds(), .1+.05+.3335, 1e-3) // a wait of M/D/1 is longer than .3335 in .01 of all cases
+	near(t, "the p99", l.Quantile(.99).Seconds(), .1+.05+.3335, 1e-3) // a wait of M/D/1 is longer than 0.3335 in 0.01 of all cases
 	l, _ = r.At(0)
 	near(t, "the p99 of an idle replica", l.Quantile(.99).Seconds(), .1, 1e-6)
 }
@@ -39,7 +39,7 @@ func TestSlowed(t *testing.T) {
 	}
 }
 
-// Poisson: with 5.43 expected, at most 8 happen in .9 of all cases.
+// Poisson: with 5.43 expected, at most 8 happen in 0.9 of all cases.
 func TestInFlight(t *testing.T) {
 	near(t, "arrivals for 8 in flight", InFlight(8, 10*time.Second, .9), .5432, 1e-3)
 	near(t, "arrivals for 1 in flight", InFlight(1, time.Second, .9), .5318, 1e-3)
@@ -196,7 +196,7 @@ func TestFailingVariant(t *testing.T) {
 
 // Parts move by a fifth at a time, unless a variant gets more than it serves.
 func TestShift(t *testing.T) {
-	f := serving(2, 8, .2) // in proportion to rates: .56; the t4s serve 37 a second
+	f := serving(2, 8, .2) // in proportion to rates: 0.56; the t4s serve 37 a second
 	p, _ := decided(t, &f, Seen{At: midnight, Rate: 40}, &Memory{})
 	near(t, "the part after a step", p.Variants[0].Part, .4, 1e-6)
 	p, _ = decided(t, &f, Seen{At: midnight, Rate: 60}, &Memory{})
@@ -219,7 +219,7 @@ func TestLoadTimeIsCounted(t *testing.T) {
 	}
 }
 
-// Where no replica keeps the promise, the fleet is sized so that none is overloaded: an a100 gets .7 × 50 a second, a t4 7. Of
+// If no replica keeps the promise, the fleet is sized so that none is overloaded: an a100 gets 0.7 × 50 a second, a t4 7. For
 // 110 (100 and the margin) three a100s and a t4 are the cheapest.
 func TestPromiseTooShort(t *testing.T) {
 	f := serving(1, 0, 1)
@@ -260,7 +260,7 @@ func TestForecastForgetsADay(t *testing.T) {
 		return 100
 	}
 	observe(t, &f, 0, 2*1440+598, peak)
-	if got := f.Highest(3*time.Minute) / (1 + f.RiseMargin) / f.Today; math.Abs(got-730) > 20 { // 1000 − .3 × 900
+	if got := f.Highest(3*time.Minute) / (1 + f.RiseMargin) / f.Today; math.Abs(got-730) > 20 { // 1000 − 0.3 × 900
 		t.Errorf("%v are expected a day after, want 730", got)
 	}
 }

@@ -48,7 +48,7 @@ func TestLatencyOfOneChannel(t *testing.T) {
 	}
 }
 
-// Known values of queues: M/D/1 waits half as long as M/M/1; Erlang's C for 5 channels at .8 is .5541.
+// Known values of queues: M/D/1 waits half as long as M/M/1; Erlang's C for 5 channels at 0.8 is 0.5541.
 func TestLatencyByTheBook(t *testing.T) {
 	fixed := Replica{Rate: 10, Time: 100 * time.Millisecond}
 	l, _ := fixed.At(5)
@@ -64,7 +64,7 @@ func TestLatencyByTheBook(t *testing.T) {
 	near(t, "the mean of service", l.Mean().Seconds(), .1, 1e-9)
 }
 
-// The formulas of the literature at 10:5:3.3:1. The slowest drops out of the mean-optimal division below .574 of the rate.
+// The formulas of the literature at 10:5:3.3:1. The slowest drops out of the mean-optimal division below 0.574 of the rate.
 func TestSplitByTheBook(t *testing.T) {
 	pools := smif()
 	for _, rho := range []float64{.3, .5, .7, .9} {
@@ -84,7 +84,7 @@ func TestSplitByTheBook(t *testing.T) {
 	if got := Split(pools, 19.3*.58, MeanOptimal, .99); !(got[3] > 0) {
 		t.Errorf("the slowest gets nothing above .574")
 	}
-	// Published: the mean is .75 times that of the proportional division at .5, and .82 times at .7.
+	// Published: the mean is 0.75 times that of the proportional division at 0.5, and 0.82 times at 0.7.
 	for rho, want := range map[float64]float64{.5: .75, .7: .82} {
 		ratio := meanOf(pools, Split(pools, 19.3*rho, MeanOptimal, .99)) / meanOf(pools, Split(pools, 19.3*rho, Proportional, .99))
 		near(t, "the mean against proportional", ratio, want, .01)
@@ -141,7 +141,8 @@ func meanOf(pools []Pool, parts []float64) float64 {
 	return sum / all
 }
 
-// Of random replicas: latency grows with arrivals, the capacity is the most at which the promise holds, quantiles are in order.
+// For random replicas, latency grows with arrivals, the capacity is the most at which the promise holds, and quantiles are in
+// order.
 func TestPropertyLatency(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
@@ -342,7 +343,7 @@ func tryAll(options []Option, wanted float64) (best int64, most float64, feasibl
 	return best, most, feasible
 }
 
-// What is measured of a slowed replica tells its slowdown.
+// The latency that is measured of a slowed replica tells its slowdown.
 func TestPropertySlowdown(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {

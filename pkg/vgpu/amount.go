@@ -23,8 +23,8 @@ const percent = WholeGPU / 100
 // ComputeOf returns the compute of k slots of a device with n slots, rounded up to a whole percent. MPS limits are
 // whole percents, and MPS must not throttle a share below its request. Example: 3 of 7 slots are 42.86 %, so 430.
 //
-// Rounding up has a price. Where n does not divide 100, the limits of a full device add up to more than WholeGPU, by
-// less than one percent per share (seven shares of 1/7 have 150 each, 1050 together).
+// Rounding up has a price. If n does not divide 100, the limits of a full device add up to more than WholeGPU, by less
+// than one percent per share (seven shares of 1/7 have 150 each, 1050 together).
 func ComputeOf(k, n Slots) MilliGPU {
 	return MilliGPU((100*k+n-1)/n) * percent
 }

@@ -42,8 +42,8 @@ func Offers(nodes []*Node) []Offer {
 // take the pod. Later checks skip devices where a container is illegal, node by node. Without any offer there is no
 // refusal: the cluster's devices are unknown yet. Offers of models that the pod may not use do not count.
 //
-// Otherwise it returns one refusal, of the first container that is illegal on all devices. Of the reasons on the
-// devices it is the one that comes closest to legal, with the nearest legal values over all devices.
+// Otherwise it returns one refusal, of the first container that is illegal on all devices. Its reason is the one, over
+// the devices, that comes closest to legal, with the nearest legal values over all devices.
 func LegalAnywhere(offers []Offer, r *Request) *Refusal {
 	offers, refusal := allowedOf(offers, r)
 	if refusal != nil {
@@ -92,7 +92,7 @@ func allowedOf(offers []Offer, r *Request) ([]Offer, *Refusal) {
 }
 
 // nearestOffered returns the nearest legal values below and above k, which is illegal on all offers. Values that one
-// node could hold come first. Where a side has none, it returns what is legal on a node with more devices.
+// node could hold come first. If a side has none, it returns what is legal on a node with more devices.
 //
 // Example: 13 slots, nodes with two devices of 10 slots or two of 4. The legal values 10 and 20 and 8 leave 10 and 20;
 // 12 and 16 would take three and four devices.

@@ -126,7 +126,7 @@ func (n *Node) Used(i int) Use { return n.used[i] }
 // Taken returns the slots that assignments take, and the slots of all devices.
 func (n *Node) Taken() (taken, of Slots) { return n.taken, n.slots }
 
-// FreeFor returns what a pod may take of device i: nothing of an unhealthy one. Of a healthy one it is the capacity
+// FreeFor returns what a pod may take of device i: nothing of an unhealthy one. For a healthy one it is the capacity
 // less the assignments and less the holds that count for the pod. A hold counts for pods of the same or a lower
 // priority, and never for its own pod. Neither does it count for a pod that ends by the time until which others use the
 // devices. Beside an assignment of its own pod on this node it does not count. Amounts are never below zero.

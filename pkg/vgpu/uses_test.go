@@ -9,8 +9,8 @@ import (
 	"github.com/tandem-gpu/tandem/pkg/vgpu"
 )
 
-// TestUsesProperty: what the assignments take of the devices, one by one, adds up to what is used, in the order of UIDs and
-// devices; and what is free for a pod of a healthy device is what is neither used nor kept from it.
+// TestUsesProperty: the uses of the devices by the assignments, one by one, add up to what is used, in the order of UIDs
+// and devices; and the free part of a healthy device for a pod is neither used nor kept from it.
 func TestUsesProperty(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		c := testkit.RandomCluster(t, 2, 4)

@@ -19,10 +19,10 @@ type Answer struct {
 	// on; nil for none. Both lack members.
 	GivesWay  *snapshot.GivesWay `json:"givesWay,omitempty"`
 	TakesFrom *snapshot.GivesWay `json:"takesFrom,omitempty"`
-	// Cause is what keeps them waiting beside nodes, devices and hosts, nil for nothing. Where the pods wait for the cause alone, the
+	// Cause is what keeps them waiting beside nodes, devices and hosts, nil for nothing. If the pods wait for the cause alone, the
 	// answer has nothing else.
 	Cause *Cause `json:"cause,omitempty"`
-	// Fits are the places that devices and hosts have for the pods as they are. Where there are some, something else refuses them.
+	// Fits are the places that devices and hosts have for the pods as they are. If there are some, something else refuses them.
 	Fits []Place `json:"fits,omitempty"`
 	// Promise is, where there are Fits, the promised slowdown that kept the first pod away from the nearest device at the last attempt;
 	// nil for none.
@@ -61,7 +61,7 @@ const (
 // HostMiss is a host that has too little for a pod.
 type HostMiss struct {
 	Node string `json:"node"`
-	// What the pod asks for, and what the host has free.
+	// These are the amounts that the pod asks for, and those that the host has free.
 	WantMilliCPU    int64      `json:"wantMilliCPU,omitempty"`
 	FreeMilliCPU    int64      `json:"freeMilliCPU"`
 	WantMemoryBytes vgpu.Bytes `json:"wantMemoryBytes,omitempty"`
@@ -161,8 +161,8 @@ type Leaving struct {
 	Equal bool `json:"equal,omitempty"`
 	// Already says that the pod is being evicted.
 	Already bool `json:"already,omitempty"`
-	// Until is, of a pod, the Unix time of its declared end. Of a hold it is the time by which the present users of its devices have
-	// ended; 0 where that is not known.
+	// Until is, of a pod, the Unix time of its declared end. For a hold it is the time by which the present users of its devices
+	// have ended; 0 where that is not known.
 	Until int64 `json:"until,omitempty"`
 	// Since is, for PodsLikelyEnd, the Unix time at which the pod got its node, 0 where that is not known.
 	Since int64 `json:"since,omitempty"`
@@ -171,7 +171,7 @@ type Leaving struct {
 // Unknown is something that the scheduler goes by and the snapshot does not have.
 type Unknown string
 
-// What may be unknown.
+// The values of Unknown.
 const (
 	// Slowdowns: a promised slowdown counts, and the snapshot does not have how workloads slow each other down.
 	Slowdowns Unknown = "Slowdowns"

@@ -166,8 +166,8 @@ func (q *question) attempt(kind Kind, requests []vgpu.Request) (*Change, error) 
 	return &Change{Kind: kind, request: requests, assigns: assigned}, nil
 }
 
-// fewerSlots finds the most slots that fit, below what the container asks for. What is legal has gaps above the slots of a device, so
-// each number there is tried. Of a part of each device less fits wherever more does.
+// fewerSlots finds the most slots that fit, below what the container asks for. The legal numbers have gaps above the slots of a
+// device, so each number there is tried. Below, where each device takes a part, fewer slots fit wherever more do.
 func (q *question) fewerSlots() (*Change, error) {
 	first := &q.requests[0]
 	if len(first.Containers) == 0 {
@@ -244,7 +244,7 @@ func (q *question) asGang() (*Change, error) {
 const mostMembers = 128
 
 // legalSlots returns a function that reports whether some device takes a number of slots, or whole devices do, and the number up to
-// which each device takes a part. Where a model needs some compute, the pod gets its slots by that, and any number may be legal.
+// which each device takes a part. If a model needs some compute, the pod gets its slots by that, and any number may be legal.
 func (q *question) legalSlots() (legal func(k int64) bool, part int64) {
 	of := map[int64]bool{}
 	for _, n := range q.nodes {

@@ -218,7 +218,7 @@ func TestLikelyGangsEndTogether(t *testing.T) {
 		must.OK(t, err)
 		return changeOf(a, why.PodsLikelyEnd)
 	}
-	// The median of one exponential is .69 of its mean, that of the last of ten 2.7 of it.
+	// The median of one exponential is 0.69 of its mean, that of the last of ten 2.7 of it.
 	gang, alone := of(true), of(false)
 	if median := gang.At - 1e6; median < 2200 || median > 2800 {
 		t.Errorf("half of the gangs end within %d s, want 2495", median)

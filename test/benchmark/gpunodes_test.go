@@ -71,7 +71,7 @@ func installCRD(ctx context.Context, config *rest.Config) error {
 }
 
 // addGPUNodes gives every node its GPUNode, beside the stock scheduler too: the API server runs in the same process, and
-// what it does for the objects is no cost of a scheduler.
+// its work for the objects is no cost of a scheduler.
 func addGPUNodes(tCtx ktesting.TContext, _ *scheduler.Scheduler, _ *perf.Workload, nodes *corev1.NodeList) error {
 	if err := installCRD(tCtx, tCtx.RESTConfig()); err != nil {
 		return err

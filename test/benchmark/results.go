@@ -62,7 +62,7 @@ const most = 0.95
 // MostPodsPerSecond reads how the pods of each workload got their nodes over time, which scheduler_perf wrote into a
 // folder once a second. It returns the pods that had one when 95 % had, per second until then, by "case/workload", and
 // of several rounds the median. The function is for preemptors. One that misses the event of its room waits for up to
-// five minutes until the scheduler looks at all that wait, and would hide the time of all others. Where the last second
+// five minutes until the scheduler looks at all that wait, and would hide the time of all others. If the last second
 // had more than 5 %, rates of all pods count.
 func MostPodsPerSecond(dir string, pods map[string]int) (map[string]float64, error) {
 	rates, err := PodsPerSecond(dir, pods)
@@ -193,8 +193,8 @@ func median(values []float64) float64 {
 // benchmarkLine is a result as `go test -bench` prints it: BenchmarkOnePod/nodes=500-2  1000  123456 ns/op …
 var benchmarkLine = regexp.MustCompile(`(?m)^(Benchmark\S+?)(?:-\d+)?\s+\d+\s+([0-9.]+) ns/op(?:\s+([0-9.]+) cpu-ms/op|.*\s([0-9.]+) p99-ms)?`)
 
-// Milliseconds reads the output of `go test -bench`: the time of one operation by the name of the benchmark. Where a
-// benchmark reports its processor time as cpu-ms/op, that counts: it is the time on one core without other load. Where it
+// Milliseconds reads the output of `go test -bench`: the time of one operation by the name of the benchmark. If a
+// benchmark reports its processor time as cpu-ms/op, that counts: it is the time on one core without other load. If it
 // reports p99-ms, that counts: 99 of 100 operations take no longer.
 func Milliseconds(output string) (map[string]float64, error) {
 	result := map[string]float64{}

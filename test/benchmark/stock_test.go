@@ -102,8 +102,8 @@ func (p *plugins) newGPUPreempt(ctx context.Context, args runtime.Object, handle
 	return gpupreempt.NewFactory(p.preemptShares, p.roomOf(handle))(ctx, unbound, handle)
 }
 
-// What the plugins of the same scheduler stand on.
-// shares returns GPUShare, nil before it is made: GPUGang may be made first, and looks once a second.
+// shares returns the GPUShare of the same scheduler, nil before it is made: GPUGang may be made first, and looks once a
+// second.
 func (p *plugins) shares() gpugang.Shares {
 	if p.share == nil {
 		return nil

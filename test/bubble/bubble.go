@@ -1,6 +1,6 @@
 // Package bubble runs schedulers in bubbles of testing/synctest, where time passes once all goroutines wait for it.
 //
-// Whatever the speed of the machine, all consequences of one change come before the next instant: informers have called
+// All consequences of one change come before the next instant, whatever the speed of the machine: informers have called
 // their handlers, the scheduler has tried pods, and requests have their answers. A test that has awaited one thing may
 // look at another.
 package bubble

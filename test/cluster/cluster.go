@@ -1,7 +1,7 @@
 // Package cluster gives a control plane what a cluster with Tandem has: the objects of deploy/, and nodes with GPUs.
 //
-// Nothing runs on the nodes, and what deploy/ would run in pods is left out: tests start those programs themselves, where they need
-// them. For a cluster in memory see fakecluster.
+// Nothing runs on the nodes, and the programs that deploy/ would run in pods are left out: tests start them themselves, where they
+// need them. For a cluster in memory see fakecluster.
 package cluster
 
 import (

@@ -61,8 +61,8 @@ func startPrometheus(ctx context.Context, t *testing.T, c *cluster) *prometheus 
 	return p
 }
 
-// configure writes a configuration with the jobs and the rules of deploy/monitoring into a directory, and returns its file. What Prometheus
-// scrapes is listed, as the programs of the demo are in no pods.
+// configure writes a configuration with the jobs and the rules of deploy/monitoring into a directory, and returns its file. The
+// configuration lists what Prometheus scrapes, as the programs of the demo are in no pods.
 func (c *cluster) configure(ctx context.Context, t *testing.T, dir string) string {
 	t.Helper()
 	deployed := filepath.Join(c.root, "deploy", "monitoring")
@@ -240,7 +240,7 @@ func expression(e query.Expr) string {
 	return text
 }
 
-// empty returns the lines of panels that had no number yet. What a device is sick of is there until it is well again.
+// empty returns the lines of panels that had no number yet. The reason of a sick device is there until the device is well again.
 func (p *prometheus) empty(ctx context.Context) (string, error) {
 	var all []string
 	for _, d := range dashboards.All() {

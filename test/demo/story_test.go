@@ -35,7 +35,8 @@ func TestRequests(t *testing.T) {
 	}
 }
 
-// The notebook is busy until its cell ends, and again when somebody opens its page. What the controller and the tab of a browser read does not count.
+// The notebook is busy until its cell ends, and again when somebody opens its page. The requests of the controller and of the tab of a browser do not
+// count.
 func TestJupyter(t *testing.T) {
 	j, err := startJupyter(time.Unix(1700000000, 0))
 	must.OK(t, err)

@@ -35,7 +35,7 @@ const (
 	byAccountWorkloads = "ValidatingAdmissionPolicy 'tandem-account-workloads'"
 )
 
-// awaitRefused waits until the API server enforces a policy. Each request has to be another one: what changes nothing is accepted.
+// awaitRefused waits until the API server enforces a policy. Each request has to be another one: the API server accepts one that changes nothing.
 func awaitRefused(t *testing.T, policy string, send func(i int) error) {
 	t.Helper()
 	i := 0
@@ -267,7 +267,7 @@ func TestControllerChangesNumbersOfOperators(t *testing.T) {
 	}
 }
 
-// What the accounts can change in a namespace of users is what the guide lists, with what bounds it.
+// The guide lists what the accounts can change in a namespace of users, with what bounds it.
 func TestAccountsChangeWhatTheGuideLists(t *testing.T) {
 	for who, heading := range map[account]string{
 		scheduler: "### What the scheduler's account can change", controller: "### What the controller's account can change",

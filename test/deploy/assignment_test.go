@@ -212,7 +212,7 @@ func TestSchedulerBindsWithAssignment(t *testing.T) {
 	}
 }
 
-// What others do with pods every day stays allowed.
+// The policies still allow what others do with pods every day.
 func TestOtherRequestsAreAccepted(t *testing.T) {
 	t.Run("another scheduler binds without an assignment", func(t *testing.T) {
 		plain := pod("plain")

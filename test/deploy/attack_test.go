@@ -233,7 +233,7 @@ func TestPathsWithTwoDotsAreRefused(t *testing.T) {
 	}
 }
 
-// What pods with vGPUs need every day is let through.
+// The policies let through what pods with vGPUs need every day.
 func TestHarmlessPodsAreAccepted(t *testing.T) {
 	tests := map[string]func(*corev1.Pod){
 		"shared memory": func(p *corev1.Pod) {

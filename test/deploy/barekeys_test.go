@@ -118,7 +118,7 @@ func TestBareKeysAreReportedOnce(t *testing.T) {
 	}
 }
 
-// Who writes a pod template of a built-in workload is warned, since the pods' own warnings reach a controller.
+// A user who writes a pod template of a built-in workload is warned, since the pods' own warnings reach a controller.
 func TestBareKeysOfTemplatesAreWarnedOf(t *testing.T) {
 	c, w := warnedClient(t)
 	p := pod("bare")

@@ -97,7 +97,7 @@ func TestWaysAround(t *testing.T) {
 	}
 }
 
-// What a pod may have is let through right up to the bounds, so that a refusal says what it must.
+// The policy lets the annotations of a pod through right up to the bounds, so that a refusal says what it must.
 func TestBoundsOfAnnotations(t *testing.T) {
 	c := client(t.Context(), t, jane)
 	fits := withAnnotations(pod("x"), 255, "a", "")

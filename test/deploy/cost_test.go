@@ -150,7 +150,8 @@ func send(object, old runtime.Object, kind schema.GroupVersionKind, resource, su
 
 // mostCost bounds what a policy may cost in the API server's units, of which it grants 10,000,000 to a policy and takes about a
 // second for: 50 ms are 500,000. Requests at the policies' own bounds cost the most. Beyond them the cost may not grow with the
-// object: what the API server does not count, the bookkeeping of CEL itself, grows with the square of what is looked through.
+// object: the work that the API server does not count, the bookkeeping of CEL itself, grows with the square of what is looked
+// through.
 const mostCost = 500_000
 
 // concerns reports whether the constraints of a policy match a request.
@@ -165,7 +166,7 @@ func concerns(policy *admissionv1.ValidatingAdmissionPolicy, s *sent) bool {
 	})
 }
 
-// What a policy costs has a bound that no request exceeds, by the API server's own count. It is looked at for each shape from a
+// The cost of a policy has a bound that no request exceeds, by the API server's own count. The test looks at each shape from a
 // small size to the largest, and around the policies' own bounds.
 func TestCostOfPoliciesIsBounded(t *testing.T) {
 	for _, policy := range allPolicies(t) {

@@ -13,7 +13,7 @@ import (
 
 const byElasticRate = "ValidatingAdmissionPolicy 'tandem-elastic-rate'"
 
-// What internal/cluster/membership reads is what the policy admits.
+// The policy admits what internal/cluster/membership reads.
 func TestElasticRates(t *testing.T) {
 	c := client(t.Context(), t, jane)
 	for _, raw := range []string{"500", "0.5", "0.000001", "1000000000000", "", "0", "0.0", "-1", "+1", "5k", "1e3", "NaN", ".5", "5.", " 5", "0.0000001", "1000000000001"} {

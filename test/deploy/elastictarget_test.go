@@ -332,8 +332,8 @@ func makePowerful(t *testing.T) {
 	await(t, "the account may do all", func(context.Context) (bool, error) { return may(t, powerful, "resize vgpus"), nil })
 }
 
-// Whoever views a namespace sees the targets in it, and writes none. The controller that takes the role into the cluster's role
-// view is no part of this control plane: its label is compared, and the role is bound as it is.
+// A user who views a namespace sees the targets in it, and writes none. The controller that takes the role into the cluster's
+// role view is no part of this control plane: its label is compared, and the role is bound as it is.
 func TestViewersSeeElasticTargets(t *testing.T) {
 	storeTarget(t, "gang")
 	c := client(t.Context(), t, admin)
@@ -403,7 +403,7 @@ func leaves(raw string, subresources ...string) request {
 	return patch(types.MergePatchType, fmt.Sprintf(`{"metadata":{"annotations":{%q:%q}}}`, v1alpha1.AnnotationLeaving, raw), subresources...)
 }
 
-// The controller alone says when a pod leaves, and may change the time. Whoever may change the pod may remove it.
+// The controller alone says when a pod leaves, and may change the time. A user who may change the pod may remove it.
 func TestOnlyTheControllerSaysWhenPodsLeave(t *testing.T) {
 	const soon, later = "2026-01-31T12:00:00Z", "2026-01-31T12:05:00Z"
 	others := patch(types.MergePatchType, `{"metadata":{"annotations":{"a":"b"}}}`)
@@ -487,8 +487,8 @@ func TestOldTimesToLeaveStay(t *testing.T) {
 	wantRefusal(t, leaves("later")(t.Context(), c, p), byLeaving)
 }
 
-// What the controller does with pods and its lease, it may do: it marks a pod, evicts it, tells why in events, and takes its lease
-// and no other. Which further requests it may make and which not, TestAccountsAreLimited asks the authorizer.
+// The controller may do what it does with pods and its lease: it marks a pod, evicts it, tells why in events, and takes its lease
+// and no other. TestAccountsAreLimited asks the authorizer which further requests it may make and which not.
 func TestControllerWorksUnderItsAccount(t *testing.T) {
 	c := client(t.Context(), t, controller)
 	p := createBound(t.Context(), t, genuine)

@@ -58,8 +58,8 @@ func TestExemptNamespace(t *testing.T) {
 	})
 }
 
-// Any other value of the label opens nothing, and a namespace that loses it is closed again; what runs there by then can
-// still be debugged, by a debugger that keeps to the rules.
+// Any other value of the label opens nothing, and a namespace that loses it is closed again; pods that run there by then
+// can still be debugged, by a debugger that keeps to the rules.
 func TestNamespaceThatWasExempt(t *testing.T) {
 	const namespace = "formerly-trusted"
 	exemptNamespace(t, namespace)

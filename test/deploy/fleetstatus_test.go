@@ -110,7 +110,8 @@ func shows(key, raw string, subresources ...string) request {
 	return patch(types.MergePatchType, fmt.Sprintf(`{"metadata":{"annotations":{%q:%q}}}`, key, raw), subresources...)
 }
 
-// The controller alone says on pods since when a notebook is idle and when it is parked. Whoever may change the pod may remove that.
+// The controller alone says on pods since when a notebook is idle and when it is parked. A user who may change the pod may remove
+// that.
 func TestOnlyTheControllerSaysWhenNotebooksAreParked(t *testing.T) {
 	const soon, later = "2026-01-31T12:00:00Z", "2026-01-31T12:05:00Z"
 	refused := []string{byNotebooks, "leave them as they are or remove them", "tandem-gpu.io/notebook-idle of its StatefulSet or Deployment"}

@@ -141,7 +141,7 @@ func TestAgentWritesNoOtherGPUNode(t *testing.T) {
 	}
 }
 
-// Who may update GPUNodes, as kubectl tandem cordon needs it, is no agent, although no token of theirs is bound to a node.
+// A user who may update GPUNodes, as kubectl tandem cordon needs it, is no agent, although no token of theirs is bound to a node.
 func TestOperatorsCordonDevices(t *testing.T) {
 	ctx := t.Context()
 	n2 := createGPUNode(t, "n2")
@@ -191,7 +191,7 @@ func TestOperatorsCordonDevices(t *testing.T) {
 	wantRefusal(t, err, byRBAC+"update")
 }
 
-// The token of n2 writes n2: what the policy compares is the token's node, not one name for all.
+// The token of n2 writes n2: the policy compares the token's node, not one name for all.
 func TestAgentOfAnotherNode(t *testing.T) {
 	nodes := gpuNodes(t, tokenConfig(t.Context(), t, string(agent), "n2"))
 	if _, err := nodes.Create(t.Context(), unstruct(t, gpuNode("n2")), dryRun); err != nil {
@@ -273,7 +273,7 @@ func TestControllerJudgesAgents(t *testing.T) {
 	}
 }
 
-// What the accounts of deploy/ may not do, however they ask.
+// The accounts of deploy/ may not make these requests, however they ask.
 func TestAccountsAreLimited(t *testing.T) {
 	refused := map[account][]string{
 		agent: {

@@ -146,7 +146,7 @@ func set(t *testing.T, in any, path []string, value any) {
 	}
 }
 
-// What the example says of its variants is what their pods ask for, and the parts refer to one another.
+// The pods of the example ask for what it says of its variants, and the parts refer to one another.
 func TestInferenceExample(t *testing.T) {
 	text, err := os.ReadFile("../../examples/inference/fleet.yaml")
 	must.OK(t, err)

@@ -20,7 +20,7 @@ func promises(raw string, subresources ...string) request {
 	return patch(types.MergePatchType, fmt.Sprintf(`{"metadata":{"annotations":{%q:%q}}}`, v1alpha1.AnnotationMaxLatency, raw), subresources...)
 }
 
-// What internal/cluster/kube reads is what the policy admits.
+// The policy admits what internal/cluster/kube reads.
 func TestLatencies(t *testing.T) {
 	c := client(t.Context(), t, jane)
 	p := create(t.Context(), t, c, pod("serves"))

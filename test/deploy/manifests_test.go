@@ -94,7 +94,7 @@ func TestContainersAreConfined(t *testing.T) {
 	}
 }
 
-// What ends the container of MPS ends the GPU work of a node.
+// The manifest has nothing that ends the container of MPS, since its end ends the GPU work of a node.
 func TestNothingEndsMPS(t *testing.T) {
 	for _, object := range manifests(t) {
 		set, ok := object.(*appsv1.DaemonSet)
@@ -148,8 +148,8 @@ func TestAgentReachesMPS(t *testing.T) {
 	}
 }
 
-// Before the daemons start, a container that ends mounts the shared memory with a size; it alone is privileged, and what
-// it mounts reaches both pods.
+// Before the daemons start, a container that ends mounts the shared memory with a size; it alone is privileged, and its
+// mount reaches both pods.
 func TestSharedMemoryIsMountedWithASize(t *testing.T) {
 	specs := podSpecs(t)
 	agent, mps := specs["tandem-agent"], specs["tandem-mps"]
@@ -193,7 +193,7 @@ func hostMounts(spec corev1.PodSpec) map[string]string {
 	return mounts
 }
 
-// The names of the ConfigMaps are generated: what mounts them must follow.
+// The names of the ConfigMaps are generated: the volumes that mount them must follow.
 func TestConfigMapsExist(t *testing.T) {
 	var maps []string
 	for _, object := range manifests(t) {

@@ -135,8 +135,8 @@ func TestAccountsWithAllRightsWriteAllProfiles(t *testing.T) {
 	}
 }
 
-// Whoever edits a namespace declares profiles in it, and removes learned ones. The controller that takes the role into
-// the cluster's role edit is no part of this control plane: its label is compared, and the role is bound as it is.
+// A user who edits a namespace declares profiles in it, and removes learned ones. The controller that takes the role
+// into the cluster's role edit is no part of this control plane: its label is compared, and the role is bound as it is.
 func TestEditorsDeclareProfiles(t *testing.T) {
 	ctx := t.Context()
 	role, err := client(ctx, t, admin).RbacV1().ClusterRoles().Get(ctx, "tandem-workloadprofiles-edit", metav1.GetOptions{})

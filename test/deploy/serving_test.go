@@ -7,7 +7,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// What a profile says of serving has the same legal values as the replica of a fleet, one entry for each model and share.
+// The field serving of a profile has the same legal values as the replica of a fleet, one entry for each model and share.
 func TestServingSchema(t *testing.T) {
 	serving := func(pairs ...any) []any {
 		s := map[string]any{"model": "A100", "sharePercent": int64(50), "replica": map[string]any{"rate": "120", "time": "25ms"}}

@@ -35,7 +35,7 @@ func tolerates(slowdown string, subresources ...string) request {
 	return patch(types.MergePatchType, body, subresources...)
 }
 
-// A promise takes slots: N × .1 ÷ (.1 + s − 1) of ten for a slowdown of s.
+// A promise takes slots: N × 0.1 ÷ (0.1 + s − 1) of ten for a slowdown of s.
 func TestPromisesArePaidFor(t *testing.T) {
 	for _, test := range []struct {
 		slowdown string

@@ -271,7 +271,7 @@ func learnedStatus() v1alpha1.WorkloadProfileStatus {
 	}
 }
 
-// What core cannot have learned is refused.
+// The API server refuses values that core cannot have learned.
 func TestLearnedSchema(t *testing.T) {
 	all := profiles(t, as(t.Context(), t, scheduler))
 	stored := store(t, scheduler, workload("learned-3", true))
@@ -299,7 +299,7 @@ func TestLearnedSchema(t *testing.T) {
 	}
 }
 
-// What kubectl get shows, and how the resource is named.
+// The API server serves the resource under its short name and in its category.
 func TestWorkloadProfileIsListedByItsShortName(t *testing.T) {
 	lists, err := client(t.Context(), t, admin).Discovery().ServerResourcesForGroupVersion(v1alpha1.GroupVersion.String())
 	must.OK(t, err)

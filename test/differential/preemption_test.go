@@ -55,7 +55,8 @@ func TestInTreePreemption(t *testing.T) {
 }
 
 // TestInTreeStopsEarly: in a cluster of more nodes than the plugin cares to look at, chance has a say in its choices, as in those
-// of the model. Of 160 nodes 100 are looked at, so the best is found in 5 of 8 decisions, the second best in about 15 of 64.
+// of the model. The plugin looks at 100 of 160 nodes, so it finds the best in 5 of 8 decisions, the second best in about 15 of
+// 64.
 func TestInTreeStopsEarly(t *testing.T) {
 	const asked, drawn, apart = 400, 2000, .12 // four deviations of the larger share
 	population := newWidePopulation(t, 160)

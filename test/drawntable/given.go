@@ -47,7 +47,8 @@ func (r *Reader) Scripts(t *testing.T) {
 }
 
 // Fuzz starts from the example of the format under testdata, from that with one thing broken, and from the corpus under
-// testdata/fuzz. What is read is sound, whatever the order of its columns, or there is a *csvtable.Error that says what is wrong.
+// testdata/fuzz. The reader reads a sound table, whatever the order of its columns, or returns a *csvtable.Error that says what
+// is wrong.
 func (r *Reader) Fuzz(f *testing.F, format csvtable.Format) {
 	data, err := os.ReadFile(filepath.Join("testdata", string(format)+".csv"))
 	must.OK(f, err)

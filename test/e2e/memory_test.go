@@ -17,7 +17,7 @@ import (
 // removedAfter is how much older than the oldest tenant a file has to be for the agent to remove it.
 const removedAfter = 5 * time.Minute
 
-// leavesMemory: a pod writes to its /dev/shm until that is full. What it wrote outlives it, and fills the tmpfs that has a size
+// leavesMemory: a pod writes to its /dev/shm until that is full. The file outlives the pod, and fills the tmpfs that has a size
 // and nothing else of the host. Its neighbour goes on, and new pods start.
 func leavesMemory(n *Tenant) {
 	n.create(newPod("neighbour", work(4)))

@@ -146,7 +146,7 @@ func (c *Cluster) prepareAgent(ctx context.Context) error {
 	return os.WriteFile(path, config, 0o600)
 }
 
-// agentConfig is the configuration of deploy/, with shorter times: what takes minutes there takes seconds here.
+// agentConfig is the configuration of deploy/, with shorter times: minutes there are seconds here.
 func (c *Cluster) agentConfig() ([]byte, error) {
 	raw, err := c.configOf("tandem-agent")
 	if err != nil {

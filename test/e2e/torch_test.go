@@ -30,7 +30,7 @@ func TestTorchrun(t *testing.T) {
 	t.Run("torchrun", func(t *testing.T) { torchrun(c.Tenant(t, "torchrun")) })
 }
 
-// TestTorchrunExample: what the example says twice agrees. It needs no cluster.
+// TestTorchrunExample: values that the example has twice agree. It needs no cluster.
 func TestTorchrunExample(t *testing.T) {
 	objects, err := torchrunExample()
 	must.OK(t, err)

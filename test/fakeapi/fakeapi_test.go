@@ -14,7 +14,7 @@ import (
 
 func pod() *v1.Pod { return &v1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "a"}} }
 
-// What a watcher does to an object that is older than the watch changes nothing in the API.
+// A watcher that changes an object that is older than the watch changes nothing in the API.
 func TestWatchersGetCopies(t *testing.T) {
 	c := NewClientset()
 	pods := c.CoreV1().Pods("default")

@@ -41,7 +41,7 @@ type ClientLoad struct {
 	PID int `json:"pid,omitempty"`
 }
 
-// What happens to clients.
+// These errors tell clients what has happened to them.
 var (
 	// ErrTerminated: terminate_client ended the client's work. CUDA calls it CUDA_ERROR_MPS_CLIENT_TERMINATED.
 	ErrTerminated = errors.New("MPS client was terminated")

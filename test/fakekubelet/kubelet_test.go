@@ -51,7 +51,8 @@ func (r refusing) RoundTrip(q *http.Request) (*http.Response, error) {
 	return r.RoundTripper.RoundTrip(q)
 }
 
-// The API server's authorizer of nodes learns late which pods are on a node. What it refuses until then is written later.
+// The API server's authorizer of nodes learns late which pods are on a node. The kubelet sends a request again that the
+// authorizer refuses until then.
 func TestRefusedRequestsAreSentAgain(t *testing.T) {
 	b := newBenchWith(t, func(rt http.RoundTripper) http.RoundTripper { return refusing{rt, &sync.Map{}} })
 	runs := b.create("runs", nil, []v1.Container{ask("main", 4)})

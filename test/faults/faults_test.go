@@ -153,7 +153,7 @@ func TestPlanIsRepeatable(t *testing.T) {
 	}
 }
 
-// Every fault comes in 200 sequences, and what can be lifted is lifted.
+// Every fault comes in 200 sequences, and each fault that can be lifted is lifted.
 func TestPlansHaveAllFaults(t *testing.T) {
 	struck, lifted := map[string]int{}, map[string]int{}
 	for seed := range uint64(200) {

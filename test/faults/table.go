@@ -11,7 +11,7 @@ import (
 // Row is one fault of the table in docs/faults.md.
 type Row struct {
 	Name string
-	// How the agent finds it, what pods see, what the operator sees.
+	// How says how the agent finds the fault, Pods what pods see, and Operator what the operator sees.
 	How, Pods, Operator string
 	// config of the agent; empty is the default.
 	config string
@@ -70,7 +70,7 @@ func sick(n *Node, reason string) func(context.Context) error {
 	}
 }
 
-// sickness measures a fault that makes the device unhealthy. Where the test has to end the fault, the time back counts
+// sickness measures a fault that makes the device unhealthy. If the test has to end the fault, the time back counts
 // from then.
 func sickness(name, reason string) func(context.Context, *Node) (Times, error) {
 	return func(ctx context.Context, n *Node) (Times, error) {

@@ -11,7 +11,7 @@ import (
 	corev1 "k8s.io/client-go/kubernetes/typed/core/v1"
 )
 
-// clientset is the client of a scheduler: what it asks of pods meets the faults of the API server.
+// clientset is the client of a scheduler: its requests about pods meet the faults of the API server.
 type clientset struct {
 	kubernetes.Interface
 	api *api

@@ -14,9 +14,9 @@
 // Other tests play random workloads of pods and gangs through this scheduler and through the simulator, and compare after each
 // arrival where the pods are and who was evicted.
 //
-// What is checked are laws, but for one promise: a preemptor runs soon after its victims are gone, and others are evicted for it
-// once. Events may race each other so that it is broken. One of 1,000 random histories may break it, and the output says which did;
-// more fail the test.
+// The checks are laws, but for one promise: a preemptor runs soon after its victims are gone, and others are evicted for it once.
+// Events may race each other so that it is broken. One of 1,000 random histories may break it, and the output says which did; more
+// fail the test.
 //
 // A history that fails is shrunk and printed as a script. testdata holds those that once failed.
 package gangs

@@ -111,8 +111,8 @@ func TestElasticChecksCanFail(t *testing.T) {
 	}
 }
 
-// TestHandOverOfLateRequests checks the stand-in for the API server: what a process of the controller began happens although it
-// died, and nothing that it asks for afterwards.
+// TestHandOverOfLateRequests checks the stand-in for the API server: a request that a process of the controller began happens
+// although the process died, and none that it makes afterwards.
 func TestHandOverOfLateRequests(t *testing.T) {
 	k := wrongControl(func(c *control, pass int) {
 		switch pass {

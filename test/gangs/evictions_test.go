@@ -26,7 +26,7 @@ const (
 	mostBatches = 1
 )
 
-// What becomes of evictions is a promise and no law: events race each other and faults, and no order of the plugins' steps is right
+// The rule about evictions is a promise and no law: events race each other and faults, and no order of the plugins' steps is right
 // for all of them. The promise is kept in all but one of so many random histories. The rest is printed, and does not fail the test.
 const kept = 1000
 
@@ -67,7 +67,7 @@ const memberCame = "a member of it came back"
 type tear struct {
 	at time.Time
 	// before are the members that ran before it, without those that were ending, and those bound at this instant since, of the least
-	// that must run. Of unsure ones nobody may have heard yet: they ended at this instant before it, or their node came or went.
+	// that must run. Nobody may have heard yet of the unsure ones: they ended at this instant before it, or their node came or went.
 	before, unsure, least, evicted int
 	// ended counts the members that ended by themselves at this instant after the first eviction: they were not evicted any more.
 	ended int
@@ -102,7 +102,7 @@ func (e *ends) endsAt(now time.Time) int {
 // add takes in that a member ended now.
 func (e *ends) add(now time.Time) { e.at, e.count = now, e.endsAt(now)+1 }
 
-// tally counts evictions, and the preemptors that ran after them without anything coming between. Of a history with a controller it
+// tally counts evictions, and the preemptors that ran after them without anything coming between. In a history with a controller it
 // counts the changes of targets, the members that the controller evicted, and the deaths of controllers.
 type tally struct{ evictions, served, moves, left, deaths int }
 
@@ -193,7 +193,7 @@ func (w *world) givesWay(t, p *team) bool {
 	return lacks(t) && lacks(p)
 }
 
-// awaits notes the pods that a preemptor may wait for beside its victims. Which of them are in its plan only the plugin knows.
+// awaits notes the pods that a preemptor may wait for beside its victims. Only the plugin knows which of them are in its plan.
 func (w *world) awaits(p *team, c *claim) {
 	for _, pod := range w.pods() {
 		if pod.Spec.NodeName != "" && corev1helpers.PodPriority(pod) < int32(p.priority) && endsSoon(pod) {
@@ -390,7 +390,7 @@ func (w *world) checkClaim(p *team, c *claim) {
 	}
 }
 
-// served ends the claim of a preemptor that runs, and reports whether it does. What it does later is another story.
+// served ends the claim of a preemptor that runs, and reports whether it does. Its later steps are another story.
 func (w *world) served(p *team, c *claim) bool {
 	n := w.count(p)
 	if n.bound-n.ending < p.min {
@@ -464,7 +464,7 @@ func (t *tally) String() string {
 // enough histories have evictions in them.
 const enough = 50
 
-// checkTallies fails where the histories had no evictions: what is claimed of them would say nothing.
+// checkTallies fails where the histories had no evictions: the claims about them would say nothing.
 func checkTallies(t *testing.T, k kit) {
 	t.Helper()
 	tallies.mu.Lock()

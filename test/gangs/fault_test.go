@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// What may be made to fail.
+// The requests that may be made to fail.
 const (
 	bindFault   = "bind"
 	evictFault  = "evict"

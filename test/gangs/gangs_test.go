@@ -45,7 +45,8 @@ func TestMain(m *testing.M) {
 	// The default handlers sleep under a lock, which stops the clock of a bubble.
 	utilruntime.ErrorHandlers = nil
 	klog.SetLogger(logr.Discard())
-	// Of events that an informer has not read yet. The fake API panics beyond, and each of hundreds of watches takes the memory for it.
+	// This bounds the events that an informer has not read yet. The fake API panics beyond, and each of hundreds of watches takes the
+	// memory for it.
 	watch.DefaultChanSize = 2_000
 	debug.SetGCPercent(400)       // histories make much garbage and keep little
 	debug.SetMemoryLimit(4 << 30) // each process; with 400 percent alone it takes twice that

@@ -13,9 +13,9 @@ import (
 // elasticBeat is so long that gangs rarely change their sizes more often within an hour than they may.
 const elasticBeat = 30 * time.Minute
 
-// composeElastic returns a random workload in which the first gang is elastic, and one in four later arrivals. These gangs never end, so that what others leave is theirs, and
-// what others need is taken from them. All pods have whole GPUs: the scheduler takes the profiles of the gangs, by which they resize at once, for known workloads, which prefer idle GPUs
-// to shared ones.
+// composeElastic returns a random workload in which the first gang is elastic, and one in four later arrivals. These gangs never end, so that they
+// get what others leave, and lose what others need. All pods have whole GPUs: the scheduler takes the profiles of the gangs, by which they resize at
+// once, for known workloads, which prefer idle GPUs to shared ones.
 func composeElastic(seed uint64) *chapters {
 	random := rand.New(rand.NewPCG(seed, 2))
 	one := func(words ...string) string { return words[random.IntN(len(words))] }

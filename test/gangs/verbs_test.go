@@ -10,8 +10,8 @@ import (
 	"github.com/tandem-gpu/tandem/pkg/api/v1alpha1"
 )
 
-// verbs of histories. What they name may be gone: then they do nothing, so that a history stays one without some of its
-// steps.
+// verbs of histories. The object that one names may be gone: then the verb does nothing, so that a history stays one
+// without some of its steps.
 var verbs map[string]func(*world, step) error
 
 func init() { //nolint:gochecknoinits // parse reads the table, and the table's functions play what was parsed

@@ -14,7 +14,7 @@ func (s *suite) sm() error {
 	if err != nil {
 		return err
 	}
-	// Of one client: SMs in the driver's report and those that its blocks run on.
+	// For one client, these are the SMs in the driver's report and those that its blocks run on.
 	for p := 1; p <= 100; p++ {
 		name := fmt.Sprintf("sm/count/%d", p)
 		if !s.due(name) {

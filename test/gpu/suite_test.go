@@ -31,7 +31,7 @@ var pages = map[string]string{
 var update = flag.Bool("update", false, "write the tables into the pages of docs/experiments, and the pairs and profiles of the data")
 
 // TestSelfCheck runs the suite on the stand-ins for the driver, CUDA and MPS: every figure that was taken on a GPU is taken, and
-// none fails. What the stand-ins say is no measurement.
+// none fails. The figures of the stand-ins are no measurements.
 func TestSelfCheck(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Minute) // only a hang takes so long
 	defer cancel()

@@ -144,7 +144,8 @@ func TestParse(t *testing.T) {
 	}
 }
 
-// What shows commands is told from what shows outputs and files by its first word, and by the language that the block names.
+// The test tells blocks that show commands from those that show outputs and files by their first word, and by the language that
+// the block names.
 func TestCommandsAreKnown(t *testing.T) {
 	for text, want := range map[string]bool{
 		"kubectl get pods\n": true, "# all of them\nkubectl get pods\n": true, "\n  make x\n": true, "NODE=gpu-1\n": true, "NODE=gpu-1 kubectl get pods\n": true,

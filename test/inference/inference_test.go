@@ -48,7 +48,7 @@ func TestHardware(t *testing.T) {
 		err       string
 	}{
 		{h: Hardware{"A100", 1000}, mean: 40 * time.Millisecond, variation: .3},
-		{h: Hardware{"T4", 500}, mean: 264 * time.Millisecond, variation: .5}, // 8 ms + 32 ms ÷ .25 ÷ .5
+		{h: Hardware{"T4", 500}, mean: 264 * time.Millisecond, variation: .5}, // 8 ms + 32 ms ÷ 0.25 ÷ 0.5
 		{h: Hardware{"T5", 500}, err: `GPU "T5": legal are A100, L4, T4`},
 		{h: Hardware{"T4", 0}, err: "share 0: legal are 1 to 1000 thousandths"},
 	} {
@@ -319,7 +319,7 @@ func TestCompressed(t *testing.T) {
 	}
 }
 
-// TestWindows: of windows of 10 s with ten requests at least, and a promise of 1 s for .9 of them.
+// TestWindows: of windows of 10 s with ten requests at least, and a promise of 1 s for 0.9 of them.
 func TestWindows(t *testing.T) {
 	began := time.Unix(1_700_000_000, 0)
 	var answers []Answer

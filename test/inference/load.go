@@ -156,7 +156,7 @@ func send(ctx context.Context, client *http.Client, due time.Time, request func(
 
 // Needed returns how many requests are needed so that chance moves the measured part by more than a bound in less than a thousandth of the
 // cases, where each request is sent to a variant with the probability part: 3.3 standard deviations are within the bound. For a quarter and
-// .02: .25 × .75 × (3.3 ÷ .02)² = 5105.
+// 0.02: 0.25 × 0.75 × (3.3 ÷ 0.02)² = 5105.
 func Needed(part, bound float64) int {
 	deviations := 3.3 / bound
 	return int(math.Ceil(part * (1 - part) * deviations * deviations))

@@ -36,7 +36,7 @@ type Times struct {
 }
 
 // On returns the times of a request on hardware, given its mean time on a whole A100. For 40 ms and half a T4: the host takes 8 ms, the
-// device 32 ms ÷ .25 ÷ .5 = 256 ms, together 264 ms, with the variation .3 + .4 × .5 = .5.
+// device 32 ms ÷ 0.25 ÷ 0.5 = 256 ms, together 264 ms, with the variation 0.3 + 0.4 × 0.5 = 0.5.
 func (h Hardware) On(a100 time.Duration) (Times, error) {
 	speed, known := speeds[h.GPU]
 	switch {

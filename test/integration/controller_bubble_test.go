@@ -33,7 +33,7 @@ type chosen struct {
 	inference *inference.Options
 }
 
-// featuresOf reads flags of the controller's command. What they leave out is as in startController on a plane.
+// featuresOf reads flags of the controller's command. The values that they leave out are as in startController on a plane.
 func featuresOf(t *testing.T, args []string) (f chosen) {
 	t.Helper()
 	on := []string{"elastic"}

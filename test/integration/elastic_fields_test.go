@@ -129,7 +129,8 @@ func fieldsExample(t *testing.T, c *gangCluster) {
 	c.awaitJobSize(t, "elastic-fields", 4)
 }
 
-// refusedFields: what keeps the fields of an owner from being written is a condition, and the fields stay as they are.
+// refusedFields: an obstacle that keeps the fields of an owner from being written is a condition, and the fields stay as
+// they are.
 func refusedFields(t *testing.T, c *gangCluster) {
 	queued := c.fieldsJob("queued", 10, 8)
 	queued.Labels = map[string]string{"kueue.x-k8s.io/queue-name": "q"}

@@ -100,7 +100,7 @@ func (c *gangCluster) startKubelets(t *testing.T) {
 	c.withPods(t, c.asKubelet)
 }
 
-// withPods calls a function for each pod, again and again until the test ends. What fails is done in the next round.
+// withPods calls a function for each pod, again and again until the test ends. A call that fails is made again in the next round.
 func (c *gangCluster) withPods(t *testing.T, do func(context.Context, *v1.Pod)) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(life(t))
@@ -382,7 +382,7 @@ func refusedOwners(t *testing.T, c *gangCluster) {
 	}
 }
 
-// editedTarget: what a person writes into a target does not last, and a target that is deleted comes back.
+// editedTarget: a person's change of a target does not last, and a target that is deleted comes back.
 func editedTarget(t *testing.T, c *gangCluster) {
 	c.startJob(t, c.elasticJob("train", 10, 8))
 	c.awaitWorkers(t, "train", 8)

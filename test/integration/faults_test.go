@@ -167,7 +167,7 @@ func (l *lagging) Write(data []byte) (int, error) {
 	return len(data), nil
 }
 
-// Flush does nothing: what is written is flushed when it is passed on.
+// Flush does nothing: written bytes are flushed when they are passed on.
 func (l *lagging) Flush() {}
 
 func (l *lagging) end() {

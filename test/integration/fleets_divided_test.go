@@ -71,7 +71,7 @@ func gatewayFleetDivides(t *testing.T, s *gatewayScene) {
 	equal := s.pass(t, measured)
 	s.control(t, "1s", pools)
 	s.awaitFleet(t, "the fleet keeps its promise with weights in proportion to the rates", func(f *v1alpha1.InferenceFleet, weights map[string]float64) bool {
-		return keeps(f) && weights["t4"] < .26 // 59 of the 259 requests a second that both serve are .23
+		return keeps(f) && weights["t4"] < .26 // 59 of the 259 requests a second that both serve are 0.23
 	})
 	s.controller.Stop(0) // so that the weights do not change while they are measured
 	s.pass(t, time.Second)

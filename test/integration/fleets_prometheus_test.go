@@ -102,7 +102,7 @@ func startExporter(t *testing.T) *exporterServer {
 	return e
 }
 
-// serve counts requests of a variant: most take .12 s, two of a hundred take a latency, and a part of them fails.
+// serve counts requests of a variant: most take 0.12 s, two of a hundred take a latency, and a part of them fails.
 func (e *exporterServer) serve(preset, namespace, service string, requests int, latency float64, failed int) {
 	for i := range requests {
 		took := .12

@@ -178,7 +178,7 @@ func fleetConflicts(t *testing.T, s *fleetScene) {
 	}
 }
 
-// fleetOwners: what others change is left alone while they do.
+// fleetOwners: the controller leaves alone what others change while they do.
 func fleetOwners(t *testing.T, s *fleetScene) {
 	s.arrives(20)
 	s.create(t, "bert", twoVariants())

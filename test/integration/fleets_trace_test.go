@@ -36,7 +36,7 @@ type contestant struct {
 	perReplica float64
 	// beforehand says that a formula has the target.
 	beforehand bool
-	// What came of it: windows, when those began that broke the promise, and how long its replicas ran together.
+	// The result has the number of windows, when those began that broke the promise, and how long its replicas ran together.
 	broken  []time.Duration
 	windows int
 	ran     time.Duration
@@ -64,7 +64,7 @@ func contestants(t *testing.T) []*contestant {
 // utilisation is the part of its rate up to which a replica keeps the promise, by the mean wait of an M/G/1 queue: ρ = 1 - (1+c²)·S·ln 100 ÷
 // (2·(promise-S)), where S is the mean time of a request. With several channels S of the wait is divided by their number.
 //
-// Example: 264 ms with the variation .5 and one channel: 1 - 1.5 × .264 × 4.605 ÷ (2 × 1.736) = .475.
+// Example: 264 ms with the variation 0.5 and one channel: 1 - 1.5 × 0.264 × 4.605 ÷ (2 × 1.736) = 0.475.
 func utilisation(times inference.Times, channels float64) float64 {
 	s := times.Mean.Seconds()
 	return 1 - (1+times.Variation)*s/channels*math.Log(100)/(2*(tracePromise.Seconds()-s))

@@ -25,8 +25,8 @@ import (
 // exampleGangs are the gangs of examples/gangs, by name, with their members: all of them are needed.
 var exampleGangs = map[string]int{"bert": 4, "lammps": 4, "resnet": 4, "llama": 4}
 
-// What examples/gangs holds is applied as it stands. PodGroups that the cluster does not serve are refused, as kubectl does,
-// and all pods run without them.
+// examplesRun applies the files of examples/gangs as they stand. PodGroups that the cluster does not serve are refused, as
+// kubectl does, and all pods run without them.
 func examplesRun(t *testing.T, c *gangCluster) {
 	root, err := sandbox.Root()
 	must.OK(t, err)
@@ -60,7 +60,7 @@ func examplesRun(t *testing.T, c *gangCluster) {
 const unknownGroup = `strict decoding error: unknown field "spec.template.spec.schedulingGroup"`
 
 // applyExample creates the objects of a file, with every unknown field an error, and reports whether the API server serves
-// their kinds. Where it does not know the field by which pods name a PodGroup, that one is dropped, as the example says.
+// their kinds. If it does not know the field by which pods name a PodGroup, that one is dropped, as the example says.
 func (c *gangCluster) applyExample(t *testing.T, file string) bool {
 	t.Helper()
 	client, err := discovery.NewDiscoveryClientForConfig(patient(c.api))

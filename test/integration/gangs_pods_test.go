@@ -312,7 +312,7 @@ func (c *gangCluster) deletePods(t *testing.T, gang string) {
 }
 
 // deleteAllPods deletes the pods of the namespace. The API server ends a request after a minute, in which a slow machine does not delete hundreds of pods.
-// It then answers in several ways, or not at all. Whoever calls tries again until no pod is left.
+// It then answers in several ways, or not at all. The caller tries again until no pod is left.
 func (c *gangCluster) deleteAllPods(t *testing.T) error {
 	t.Helper()
 	now := metav1.DeleteOptions{GracePeriodSeconds: new(int64(0))}

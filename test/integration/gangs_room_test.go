@@ -52,7 +52,7 @@ func (c *gangCluster) checkTogether(t *testing.T, g testGang) {
 	t.Logf("gang %s: %d members bound within %v", g.name, g.min, took)
 }
 
-// What can never run says so soon, and why.
+// neverFits: a gang that can never run says so soon, and why.
 func neverFits(t *testing.T, c *gangCluster) {
 	for _, test := range []struct {
 		gang testGang

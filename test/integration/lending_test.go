@@ -19,8 +19,8 @@ import (
 	"github.com/tandem-gpu/tandem/pkg/api/v1alpha1"
 )
 
-// How many times as fast the controller's clock runs: lending is a matter of many minutes. A job borrows for some seven of them, and has two to give
-// devices back, so half a minute of the real clock is enough for that at the usual speed, but on a starved machine.
+// These say how many times as fast the controller's clock runs: lending is a matter of many minutes. A job borrows for some seven of them, and has
+// two to give devices back, so half a minute of the real clock is enough for that at the usual speed, but on a starved machine.
 const (
 	usualSpeed   = 4
 	starvedSpeed = 2

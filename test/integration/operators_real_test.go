@@ -161,7 +161,7 @@ func (c *gangCluster) applyWebhooks(t *testing.T, module, file string, port int,
 }
 
 // byURL has the webhooks of a manifest called by a URL, in place of a Service. The names of the configurations begin with that of the
-// operator. Of the webhooks it leaves out those for whose kinds none of the names is given, where any is.
+// operator. If any kind is given, it leaves out the webhooks for other kinds.
 func byURL(t *testing.T, operator, manifest, url string, ca []byte, kinds ...string) string {
 	t.Helper()
 	var out strings.Builder

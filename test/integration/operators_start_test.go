@@ -144,8 +144,8 @@ func (c *gangCluster) startStatefulSets(t *testing.T) {
 	t.Cleanup(func() { cancel(); <-done; factory.Shutdown() })
 }
 
-// startGarbageCollector runs Kubernetes' garbage collector in this process: what operators made goes with their objects. It knows the kinds that
-// the API server serves by now.
+// startGarbageCollector runs Kubernetes' garbage collector in this process: the objects that operators made go with their owners. It knows the
+// kinds that the API server serves by now.
 func (c *gangCluster) startGarbageCollector(t *testing.T) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))

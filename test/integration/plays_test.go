@@ -21,7 +21,7 @@ import (
 // allPlays names the environment variable with whose value "all" each play runs on a real API server too, in each mode.
 const allPlays = "TANDEM_PLAYS"
 
-// play is a test that knows a cluster by its API alone. It runs in a bubble, unless it needs a real API server. Where the environment does
+// play is a test that knows a cluster by its API alone. It runs in a bubble, unless it needs a real API server. If the environment does
 // not ask for all, few of them run on one.
 type play struct {
 	name string

@@ -79,8 +79,8 @@ func (c *gangCluster) notFailed(t *testing.T, name string, evicted []v1.Pod) {
 	}
 }
 
-// applyPreemption creates the objects of an example with every unknown field an error, and returns them. Of the cluster it
-// differs in the name of the GPU model alone.
+// applyPreemption creates the objects of an example with every unknown field an error, and returns them. It changes only
+// the name of the GPU model, to that of the cluster.
 func (c *gangCluster) applyPreemption(t *testing.T, name string) []*unstructured.Unstructured {
 	t.Helper()
 	root, err := sandbox.Root()

@@ -33,7 +33,7 @@ func neverInVain(t *testing.T, c *gangCluster) {
 	c.awaitLeaving(t, 1)
 }
 
-// What would be done is said, and done once the mode is Enabled.
+// dryRun: the scheduler says which pods it would evict, and evicts them once the mode is Enabled.
 func dryRun(t *testing.T, c *gangCluster) {
 	c.restart(t, func(args map[string]any) { args["mode"] = "DryRun" })
 	c.settle(t, "stays", top, "n0", 10)
@@ -72,7 +72,7 @@ func bounded(t *testing.T, c *gangCluster) {
 // first eviction out much later than the scheduler decides.
 const turn = 29 * time.Second
 
-// awaitTurn waits until a preemptor says that it waits for its turn. Where the machine may be starved, it is enough that so many pods leave: the turn
+// awaitTurn waits until a preemptor says that it waits for its turn. If the machine may be starved, it is enough that so many pods leave: the turn
 // may have come before the scheduler saw the preemptor. The times at which the pods were asked to leave tell whether it was their turn.
 func (c *gangCluster) awaitTurn(t *testing.T, victims int) {
 	t.Helper()

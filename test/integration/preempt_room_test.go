@@ -57,7 +57,7 @@ func eightTogether(t *testing.T, c *gangCluster) {
 	checkLedger(t, c.boundPods(t), c.gpus)
 }
 
-// Two nodes are full of pods of one slot each. Of the one where the pods count less, all go; of the other none does.
+// Two nodes are full of pods of one slot each. All pods of the node where they count less go; none of the other node does.
 func slotBySlot(t *testing.T, c *gangCluster) {
 	c.restart(t, func(args map[string]any) { args["evictionsPerMinute"] = 0 })
 	for node, class := range map[string]string{"n1": mid, "n2": low} {

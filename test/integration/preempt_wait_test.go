@@ -75,7 +75,7 @@ func outranked(t *testing.T, c *gangCluster) {
 	c.onlyThese(t)
 }
 
-// The preemptor is deleted: whoever waited gets the room, of whatever priority.
+// The preemptor is deleted: a pod that waited gets the room, of whatever priority.
 func preemptorDeleted(t *testing.T, c *gangCluster) {
 	c.settle(t, "stays", top, "n0", 10)
 	c.settle(t, "old", low, "n0", 10)

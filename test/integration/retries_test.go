@@ -32,7 +32,7 @@ import (
 )
 
 // patient returns a configuration for clients of the tests, which send a request again that the API server could not serve in time. On a starved
-// machine etcd may stall for longer than the API server waits for it. What the tests check has other clients.
+// machine etcd may stall for longer than the API server waits for it. The requests that the tests check have other clients.
 func patient(api *rest.Config) *rest.Config {
 	api = rest.CopyConfig(api)
 	api.Wrap(func(next http.RoundTripper) http.RoundTripper {

@@ -14,7 +14,7 @@ import (
 	"github.com/tandem-gpu/tandem/test/must"
 )
 
-// TestAnswers: what the screenshots say of the made-up clusters is what their snapshots say, counted here by other means.
+// TestAnswers: the screenshots say of the made-up clusters what their snapshots say, counted here by other means.
 func TestAnswers(t *testing.T) {
 	for _, gpus := range sizes {
 		t.Run(fmt.Sprint(gpus), func(t *testing.T) {

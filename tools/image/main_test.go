@@ -76,7 +76,7 @@ func TestArchivesAreReproducible(t *testing.T) {
 	}
 }
 
-// What cannot be told apart later is refused: an image without a version.
+// The command refuses an image without a version: it could not be told apart later.
 func TestRequired(t *testing.T) {
 	if err := (image{Program: oci.Program{Binary: os.Args[0]}, tag: "a:b", output: filepath.Join(t.TempDir(), "image.tar")}).pack(); err == nil {
 		t.Error("an image without a version was packed")

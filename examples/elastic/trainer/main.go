@@ -10,7 +10,7 @@
 //	trainer server --listen 127.0.0.1:0 --index 1 --coordinator 127.0.0.1:7070
 //
 // SIGTERM makes a worker leave when its task is done, and a server other than server 0 when it has handed its parameters over.
-// What is lost with its process: a worker costs the part of a step that it was computing; a server costs the training, since
+// A worker that is lost with its process costs the part of a step that it was computing; a server costs the training, since
 // there is no checkpoint.
 //
 // Results are lines of JSON on stdout (server.Line, worker.Line), all else goes to stderr. The exit code is 0 when the training

@@ -341,7 +341,7 @@ func TestMeasure(t *testing.T) {
 	}
 }
 
-// What is printed for a profile is what a profile has: the numbers of workers and of servers of each rate.
+// The output for a profile has what a profile has: the numbers of workers and of servers of each rate.
 func TestMeasuredProfile(t *testing.T) {
 	var out bytes.Buffer
 	m := measurement{work: time.Millisecond, output: "yaml", spec: small}

@@ -25,7 +25,7 @@ type processes struct {
 	running sync.WaitGroup
 }
 
-// newProcesses returns no processes yet. What they write to stderr goes to errs.
+// newProcesses returns no processes yet. Their stderr goes to errs.
 func newProcesses(ctx context.Context, errs io.Writer) *processes {
 	ps := &processes{errs: errs}
 	ps.ctx, ps.cancel = context.WithCancel(ctx)

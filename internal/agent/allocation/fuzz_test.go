@@ -56,7 +56,7 @@ func TestParseHoldings(t *testing.T) {
 	}
 }
 
-// Whatever the file holds, the parser answers or refuses; what it accepts is sorted and without repetitions.
+// The parser answers or refuses any file; the holdings that it accepts are sorted and without repetitions.
 func FuzzParseHoldings(f *testing.F) {
 	f.Add(kubeletBlob(f))
 	f.Add(kubeletBlob(f, checkpoint.PodDevicesEntry{
@@ -109,7 +109,8 @@ func TestParseHoldingsNoticesFlippedBits(t *testing.T) {
 	}
 }
 
-// FuzzDecodeRecords: what the parser of the agent's own checkpoint accepts, it writes and reads again unchanged.
+// FuzzDecodeRecords: data that the parser of the agent's own checkpoint accepts can be written and read again
+// unchanged.
 func FuzzDecodeRecords(f *testing.F) {
 	f.Add([]byte(`{"version":1,"checksum":"","data":{}}`))
 	f.Add([]byte(`{"version":1,"checksum":"` + checksum([]byte(`{"names":{},"grants":{"u":{"pod":"a/b","assignment":"{}"}}}`)) +

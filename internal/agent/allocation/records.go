@@ -134,7 +134,7 @@ func (r *Records) Granted(uid string, g Grant) error {
 	return r.Update(func(d *Data) { d.Grants[uid] = g })
 }
 
-// Update changes the data and writes it. Where the disk refuses, nothing has changed.
+// Update changes the data and writes it. If the disk refuses, nothing has changed.
 func (r *Records) Update(change func(*Data)) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -5,5 +5,5 @@
 // binder refuses every other start with a reason. Afterwards the sweeper keeps the specs in step with the pods and
 // counts containers that differ from their assignment.
 //
-// Which devices a pod gets is decided by the scheduler, and whether a device takes work by package health.
+// The scheduler decides which devices a pod gets, and package health whether a device takes work.
 package binding

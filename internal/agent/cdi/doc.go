@@ -5,5 +5,5 @@
 // assignment. The agent replaces a file as a whole or not at all. Each file holds one name and says to which pod UID
 // and container it belongs and what the scheduler assigned, so the folder alone shows what every container got.
 //
-// Which devices a container gets is decided elsewhere: by the scheduler, and checked by internal/agent/binding.
+// The scheduler decides which devices a container gets, and internal/agent/binding checks that.
 package cdi

@@ -44,8 +44,8 @@ type Exclusivity struct {
 	refused map[string]string
 }
 
-// Open reads what an earlier agent has set. Where the file is unreadable, Open logs that and goes on as if it were
-// empty: the modes then stay until an administrator sets them.
+// Open reads what an earlier agent has set. If the file is unreadable, Open logs that and goes on as if it were empty:
+// the modes then stay until an administrator sets them.
 func Open(ctx context.Context, driver Driver, dir string) *Exclusivity {
 	e := &Exclusivity{driver: driver, path: filepath.Join(dir, modesFile), set: map[string]bool{}, refused: map[string]string{}}
 	raw, err := os.ReadFile(e.path)

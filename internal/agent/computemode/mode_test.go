@@ -58,7 +58,7 @@ func (m *modes) SetExclusive(id string, on bool) error {
 	return m.err
 }
 
-// What could not be put back is remembered, so that it is tried again.
+// Exclusivity remembers a mode that could not be put back, so that it is tried again.
 func TestModeThatCannotBePutBackIsRemembered(t *testing.T) {
 	driver := &modes{exclusive: map[string]bool{}}
 	e := Open(t.Context(), driver, t.TempDir())

@@ -79,7 +79,7 @@ func TestExerciseWithoutTheWordDoesNoWork(t *testing.T) {
 	}
 }
 
-// Whatever fails, what was taken before is given back, and the error names the call, the code and CUDA's name.
+// After any failure the canary gives back what it took before, and the error names the call, the code and CUDA's name.
 func TestEachFailureIsNamedAndCleanedUp(t *testing.T) {
 	for fail, want := range map[string][]string{
 		"cuInit":                       entry[:1],

@@ -40,9 +40,9 @@ type tenantTruth struct {
 	container string
 }
 
-// Three pods share a GPU under MPS. What the agent tells of each and of the device is within 5 % of what their programs
-// use: where the driver tells of each client, as some are said to do, and where it tells of the server alone, as far as
-// that can be known.
+// Three pods share a GPU under MPS. The figures that the agent tells of each and of the device are within 5 % of what
+// their programs use: where the driver tells of each client, as some are said to do, and where it tells of the server
+// alone, as far as that can be known.
 //
 // The programs are processes of their own, clients of a daemon, and seen through NVML's binary interface; their cgroups
 // are files that the test writes.
@@ -82,7 +82,7 @@ func TestUseAgreesWithTheTruth(t *testing.T) {
 	b.agrees("unknown processes", device("unattributed_processes"), 0)
 	b.agrees("power", device("power_watts"), 250)
 
-	// Where the driver tells of the server alone, the sum is right and divided by the limits: 40, 30 and 20 of 90.
+	// If the driver tells of the server alone, the sum is right and divided by the limits: 40, 30 and 20 of 90.
 	clientSamples(t, state, false)
 	for _, p := range pods {
 		part := float64(p.slots) / 9

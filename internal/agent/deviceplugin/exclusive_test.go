@@ -97,7 +97,7 @@ func TestExclusiveModeOfTheOperatorStays(t *testing.T) {
 	}
 }
 
-// The mode is a net: a driver that refuses it holds up no share. Where it cannot be put back, a whole device is refused.
+// The mode is a net: a driver that refuses it holds up no share. If it cannot be put back, a whole device is refused.
 func TestExclusiveThatFails(t *testing.T) {
 	b := newBench(t)
 	b.config.MPS.ExclusiveProcess = true

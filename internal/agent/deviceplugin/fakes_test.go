@@ -273,7 +273,8 @@ func (m *mpsFake) set(id string, err error) {
 	m.down[id] = err
 }
 
-// hold has the recycles of a device wait until the caller calls let: what a test wants to see of the sickness lasts until then.
+// hold has the recycles of a device wait until the caller calls let: the signs of the sickness that a test wants to see last
+// until then.
 func (m *mpsFake) hold(id string) (let func()) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -107,7 +107,8 @@ func TestGPUNodeFollowsTheKubeletAndTheEnd(t *testing.T) {
 	b.awaitReady(metav1.ConditionFalse, v1alpha1.ReadyStopping)
 }
 
-// Who takes Tandem off a node deletes the GPUNode while the agent may still be ending: it stays deleted.
+// An administrator who takes Tandem off a node deletes the GPUNode while the agent may still be ending: it stays
+// deleted.
 func TestGPUNodeStaysDeletedAtTheEnd(t *testing.T) {
 	b := newBench(t)
 	b.api()

@@ -16,8 +16,8 @@ import (
 	"github.com/tandem-gpu/tandem/pkg/api/v1alpha1"
 )
 
-// A neighbour slows a pod down by hidden figures. What the GPUNode then says is all that a learner gets: each pod's use of
-// the SMs and the rate that it reports, a lie from one that lies, and of bandwidth the device's alone.
+// A neighbour slows a pod down by hidden figures. A learner gets only what the GPUNode then says: each pod's use of the
+// SMs and the rate that it reports, a lie from one that lies, and the bandwidth of the device alone.
 func TestInterferenceShowsInTheGPUNode(t *testing.T) {
 	if os.Getenv(overFakes) == "" {
 		rerunOverFakes(t)

@@ -132,7 +132,7 @@ func TestDeviceGoesDuringARound(t *testing.T) {
 	}
 }
 
-// The node of the largest size: what the kubelet waits for stays quick.
+// On a node of the largest size, the calls that the kubelet waits for stay quick.
 func TestManySlots(t *testing.T) {
 	b := newBench(t)
 	n := int32(100)

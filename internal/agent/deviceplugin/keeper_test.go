@@ -389,7 +389,7 @@ func TestDaemonThatEndedIsStartedAgain(t *testing.T) {
 	}
 }
 
-// What the GPUNode says of the clients catches up, also with a number that changed too soon after the last writing.
+// The GPUNode catches up with the number of clients, also with one that changed too soon after the last writing.
 func TestContextsAreWrittenInTheEnd(t *testing.T) {
 	b := newBench(t)
 	b.api()

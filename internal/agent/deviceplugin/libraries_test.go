@@ -64,7 +64,7 @@ func TestContainerGetsTheDriversLibraries(t *testing.T) {
 	b.awaitMetric("tandem_agent_cdi_specs", "1")
 	b.awaitMetric("tandem_agent_assignment_drift", "0")
 
-	// The next agent gives device files alone: what runs has not drifted.
+	// The next agent gives device files alone: the running containers have not drifted.
 	must.OK(t, b.stop())
 	b.config.Driver.Edits = "devices"
 	b.run()

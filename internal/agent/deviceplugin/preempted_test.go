@@ -34,7 +34,7 @@ func TestPreemptedPodEndsBeforeSIGKILL(t *testing.T) {
 	b.startTenant(victim, device, 1)
 	server := fakegpu.ReadUsage(state, device).Server.PID
 
-	// What a preemption writes first is a condition, which alone takes nothing from the pod.
+	// A preemption first writes a condition, which alone takes nothing from the pod.
 	b.kubelet.change(string(victim.pod.UID), func(p *v1.Pod) {
 		p.Status.Conditions = []v1.PodCondition{{Type: v1.DisruptionTarget, Status: v1.ConditionTrue, Reason: v1.PodReasonPreemptionByScheduler}}
 	})
@@ -68,7 +68,7 @@ func TestPreemptedPodEndsBeforeSIGKILL(t *testing.T) {
 	}
 	b.awaitMetric(`tandem_agent_clients_ended_total{cause="termination"}`, "1")
 
-	// A kill that nobody foresees is a fault of all: what was seen above is no property of the stand-in.
+	// A kill that nobody foresees is a fault of all: the result above is no property of the stand-in.
 	must.OK(t, neighbour.program.Process.Kill())
 	_ = neighbour.program.Wait() // it was killed
 	const broken = 4             // the program's exit status

@@ -18,7 +18,7 @@ import (
 )
 
 // preferred returns the best slots for the container that the kubelet is probably admitting: those of its assigned
-// devices. Where the assignment is unknown it returns slots of as few devices as possible. The kubelet is free to take
+// devices. If the assignment is unknown, it returns slots of as few devices as possible. The kubelet is free to take
 // others, and does no harm by that; the hint keeps its own accounts close to the truth.
 func preferred(r *pluginapi.ContainerPreferredAllocationRequest, want *vgpu.ContainerAssignment) []string {
 	chosen := allocation.SlotSet(r.MustIncludeDeviceIDs)
@@ -81,7 +81,7 @@ func count(slots []string, id string) int {
 }
 
 // awaiting returns the share of the container that the kubelet is most probably admitting. It looks at pods with an
-// assignment whose containers are not in the kubelet's checkpoint yet. Of these it takes the first, by creation and
+// assignment whose containers are not in the kubelet's checkpoint yet. It takes the first of these, by creation and
 // name, whose next container requests that many slots.
 func awaiting(pods []*v1.Pod, held []allocation.Holding, slots int) *vgpu.ContainerAssignment {
 	pods = slices.Clone(pods)

@@ -49,8 +49,8 @@ func TestPreferred(t *testing.T) {
 	}
 }
 
-// Whatever is asked: the answer has what must be in it, only free slots beside it, each once, and as many as wanted
-// where there are so many.
+// The answer to any request has what must be in it, only free slots beside it, each once, and as many as wanted where
+// there are so many.
 func TestPreferredIsAlwaysLegal(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		slot := rapid.Custom(func(t *rapid.T) string {

@@ -108,7 +108,7 @@ func (r *registrar) run(ctx context.Context) {
 	}
 }
 
-// notify watches the folder. Where that is impossible the poll alone must do.
+// notify watches the folder. If that is impossible, the poll alone must do.
 func (r *registrar) notify(ctx context.Context) (<-chan fsnotify.Event, func()) {
 	w, err := fsnotify.NewWatcher()
 	if err == nil {
@@ -126,8 +126,8 @@ func (r *registrar) notify(ctx context.Context) (<-chan fsnotify.Event, func()) 
 	return w.Events, func() { _ = w.Close() }
 }
 
-// pause waits for d or for a sign that something changed, and reports whether that was the kubelet's socket. Of the
-// agent's own sockets only the loss of the present one ends it: every attempt opens one and drops another.
+// pause waits for d or for a sign that something changed, and reports whether that was the kubelet's socket. A change
+// of the agent's own sockets ends the pause only if the present one is lost: every attempt opens one and drops another.
 func (r *registrar) pause(ctx context.Context, d time.Duration, events <-chan fsnotify.Event, moved <-chan struct{}) bool {
 	timer := time.NewTimer(d)
 	defer timer.Stop()

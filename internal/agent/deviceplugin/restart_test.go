@@ -171,7 +171,7 @@ func TestOwnCheckpointCorrupt(t *testing.T) {
 				t.Errorf("moved aside: %v, want one file", aside)
 			}
 			b.awaitMetric(`tandem_agent_checkpoint_errors_total{owner="agent"}`, "1")
-			// What the first pod was granted is known again: 6 + 5 of 10 do not fit.
+			// The agent knows the grant of the first pod again: 6 + 5 of 10 do not fit.
 			second := fixture.Placed(t, "second", fixture.App(fixture.G0, 5))
 			b.kubelet.admit(second)
 			if err := b.kubelet.begin(second, "main"); err == nil || !strings.Contains(err.Error(), "does not fit") {

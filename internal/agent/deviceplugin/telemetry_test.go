@@ -76,7 +76,7 @@ func TestSharesAreReportedFromTheirAllocation(t *testing.T) {
 	})
 }
 
-// What the driver does not tell is absent; what is reserved is told all the same.
+// A figure that the driver does not tell is absent; the agent tells the reserved amounts all the same.
 func TestWhatIsNotMeasuredIsAbsent(t *testing.T) {
 	b := newBench(t)
 	b.driver.measure(fixture.G0, nvml.Sample{SM: 0.5})

@@ -182,7 +182,7 @@ func TestHeldConnectionsGiveWay(t *testing.T) {
 		c, err := net.Dial("tcp", b.address)
 		must.OK(t, err)
 		defer c.Close()
-		// An answer shows that the server has the connection; what follows it keeps the connection busy.
+		// An answer shows that the server has the connection.
 		send(t, c, "GET /healthz HTTP/1.1\r\nHost: n1\r\n\r\n")
 		answered(t, c)
 		held[i] = c

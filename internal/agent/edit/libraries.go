@@ -38,7 +38,7 @@ func OpenLibraries(ctx context.Context, edits string, where nvidia.Options, vers
 	return l
 }
 
-// now returns what containers that start now get, and false where they get device files alone. Where the configuration
+// now returns what containers that start now get, and false where they get device files alone. If the configuration
 // insists on libraries and the host has none now, that is an error.
 func (l *Libraries) now() (cdi.Edits, bool, error) {
 	if l.edits == config.EditsDevices {

@@ -124,8 +124,8 @@ func (p *Publisher) Publish(ctx context.Context, want v1alpha1.GPUNodeStatus) er
 	return p.write(ctx, have, want)
 }
 
-// PublishLast is Publish for an agent that ends. PublishLast creates no GPUNode: who takes Tandem off a node deletes it
-// while the agent may still be ending.
+// PublishLast is Publish for an agent that ends. PublishLast creates no GPUNode: an administrator who takes Tandem off
+// a node deletes it while the agent may still be ending.
 func (p *Publisher) PublishLast(ctx context.Context, want v1alpha1.GPUNodeStatus) error {
 	have, err := p.Client.Get(ctx, p.Node, metav1.GetOptions{})
 	if err == nil {

@@ -26,7 +26,7 @@ type condition struct {
 	// good counts the good looks in a row while it recovers.
 	good int
 
-	// replace: what served the device before must not serve it again.
+	// replace says that the server that the device had before must not serve it again.
 	replace bool
 	// drains counts the attempts to end the clients since the device became unhealthy; retry is when to try to replace
 	// the server again.
@@ -184,7 +184,7 @@ func (c condition) note(o observation, r rules, now time.Duration) condition {
 	return c
 }
 
-// noteXID latches a serious error. Of a storm the first of the worst class stays.
+// noteXID latches a serious error. In a storm the first error of the worst class stays.
 func (c condition) noteXID(x XID, now time.Duration) condition {
 	if x.Class == XIDApplication {
 		return c

@@ -133,7 +133,7 @@ func TestConditionLawOfRecovery(t *testing.T) {
 		l := well(rapid.IntRange(0, 3).Draw(t, "residents"))
 		l.Recovery = rapid.SampledFrom([]Recovery{RecoveryNone, RecoveryUnknown}).Draw(t, "driver")
 		for w.c.phase != phaseHealthy {
-			// What it may take: the grace of the residents, two drains, a retry, the hold.
+			// The recovery may take the grace of the residents, two drains, a retry and the hold.
 			if most := w.r.drainAfter + maxReplaceRetry + config.MaxHold + time.Minute; w.now-start > most {
 				t.Fatalf("%v after %v: %+v", w.c.phase, most, w.c)
 			}

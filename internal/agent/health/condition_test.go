@@ -99,7 +99,7 @@ func TestConditionOfFaults(t *testing.T) {
 			if w.c.phase != phaseSick || w.c.why.Reason != c.reason {
 				t.Fatalf("%v for the reason %q, want sick for %q", w.c.phase, w.c.why.Reason, c.reason)
 			}
-			// The device does not mend by itself: what is seen is what was there, until it was acted upon.
+			// The device does not mend by itself: the guard sees what was there, until it acts upon it.
 			start := w.now
 			during := c.during
 			for w.c.phase != phaseHealthy && w.now-start <= c.within {

@@ -110,7 +110,7 @@ func (inv *Inventory) SetHealth(id string, sick *Sickness, recovering bool) bool
 }
 
 // SetMonitored records why the agent cannot monitor a device, nil where it can, and reports whether that is news.
-// Another text for the same reason is none: what a failed probe says may differ each time.
+// Another text for the same reason is none: the text of a failed probe may differ each time.
 func (inv *Inventory) SetMonitored(id string, why *Sickness) bool {
 	inv.mu.Lock()
 	defer inv.mu.Unlock()

@@ -74,7 +74,8 @@ func TestServedMetricsAreThoseOfTheTable(t *testing.T) {
 	servedmetrics.Check(t, r, "", servedmetrics.Sorted(table))
 }
 
-// Series come from the snapshot alone: those of a pod that is gone are gone, and what the driver did not tell is absent.
+// Series come from the snapshot alone: those of a pod that is gone are gone, and a figure that the driver did not tell
+// is absent.
 func TestSharesAndDevicesAreServedAsTheyAre(t *testing.T) {
 	now := example()
 	r := prometheus.NewPedanticRegistry()

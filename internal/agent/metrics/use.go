@@ -16,7 +16,7 @@ type Snapshot struct {
 	// Shares of running pods, one for each container and device. Two with the same names are two pods of one name, of
 	// which the first counts.
 	Shares []Share
-	// Rates that pods report of themselves. Of two with the same names the first counts.
+	// Rates that pods report of themselves. If two have the same names, the first counts.
 	Rates []PodRate
 }
 

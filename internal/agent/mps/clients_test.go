@@ -189,7 +189,7 @@ func TestProbeOfAServerThatStarts(t *testing.T) {
 	}
 }
 
-// What the documentation of Environment claims of a read-only mount is the kernel's doing, so a kernel is asked: a
+// The test asks a kernel, since the kernel does what the documentation of Environment claims of a read-only mount: a
 // client connects and opens pipes; it neither removes the socket nor writes the daemon's record.
 func TestReadOnlyPipeDirectoryServesClients(t *testing.T) {
 	n := newNode(t)

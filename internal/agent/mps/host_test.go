@@ -245,7 +245,7 @@ func TestOneHostOnANode(t *testing.T) {
 	if err := <-ended; err != nil {
 		t.Errorf("Run: %v", err)
 	}
-	// What is no socket is not removed.
+	// Run does not remove a file that is no socket.
 	must.OK(t, os.WriteFile(socket, nil, 0o600))
 	if err := h.Run(t.Context(), socket); err == nil {
 		t.Error("a file was replaced by a socket")

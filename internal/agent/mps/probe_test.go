@@ -235,7 +235,7 @@ func TestCanaryHasTheEnvironmentOfAClient(t *testing.T) {
 	}
 }
 
-// What the canary says and what the agent hears are one protocol.
+// The canary and the agent speak one protocol.
 func TestVerdictsAreReadAsWritten(t *testing.T) {
 	for _, v := range []Verdict{VerdictWell, VerdictFull, VerdictNoCUDA, VerdictNotReady, VerdictFault, VerdictFailed} {
 		var said transcript

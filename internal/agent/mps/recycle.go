@@ -20,7 +20,7 @@ const (
 	quitCommand = "quit -t 2"
 )
 
-// recycle replaces the daemon and its servers. Of two processes that recycle at the same time the second finds the work
+// recycle replaces the daemon and its servers. If two processes recycle at the same time, the second finds the work
 // done.
 func (c control) recycle(ctx context.Context) error {
 	before, _ := c.running()

@@ -145,7 +145,7 @@ func (n *node) impostorWith(hang, name, pipe string, args ...string) int {
 	return cmd.Process.Pid
 }
 
-// What only looks like this directory's MPS is never killed: each of these lacks one part of the proof.
+// The agent never kills a process that only looks like this directory's MPS: each of these lacks one part of the proof.
 func TestRecycleKillsNothingThatItCannotProve(t *testing.T) {
 	n := newNode(t)
 	old := n.ensure()
@@ -178,7 +178,8 @@ func TestRecycleKillsWhatItCanProve(t *testing.T) {
 	}
 }
 
-// What was seen as this directory's stays so when its daemon, which was the proof, is gone; what came since counts too.
+// A process that was seen as this directory's stays so when its daemon, which was the proof, is gone; those that came
+// since count too.
 func TestLeftAreThoseSeenBeforeAndThoseThatCame(t *testing.T) {
 	n := newNode(t)
 	daemon, orphan := n.ensure(), n.impostor(serverName, "")
@@ -317,7 +318,8 @@ func (n *node) holders(name string) int {
 	return count
 }
 
-// Whoever comes first, one daemon is left. A call that adopted a daemon just before another one replaced it may say so.
+// One daemon is left, whichever call comes first. A call that adopted a daemon just before another one replaced it may
+// say so.
 func TestEnsureAndRecycleExcludeEachOther(t *testing.T) {
 	n := newNode(t)
 	n.ensure()

@@ -79,7 +79,7 @@ func TestSweepOfSharedMemory(t *testing.T) {
 	}
 }
 
-// What the sweep may not know of other users' files it leaves, until no tenant lives.
+// The sweep leaves other users' files of which it may not know enough, until no tenant lives.
 func TestSweepOfOthersFiles(t *testing.T) {
 	dir := tmpfs(t, "16Mi")
 	sub := filepath.Join(dir, "fifo")
@@ -205,7 +205,8 @@ func TestSweepThatIsCancelled(t *testing.T) {
 	}
 }
 
-// Whoever opens a file after the look whether somebody has it open, and before its name is gone, waits or is refused.
+// A process waits or is refused if it opens a file after the look whether somebody has it open, and before its name is
+// gone.
 func TestSweepHoldsTheLeaseWhileItRemoves(t *testing.T) {
 	dir := tmpfs(t, "16Mi")
 	must.OK(t, fill(t, filepath.Join(dir, "left"), 1))

@@ -90,7 +90,7 @@ func TestDaemonOfAnotherDeviceIsNotAdopted(t *testing.T) {
 	}
 }
 
-// What a dead daemon or somebody else left in the pipe directory, in forms that it never has.
+// A dead daemon or somebody else left files in the pipe directory, in forms that it never has.
 func TestStalePipeDirectory(t *testing.T) {
 	for name, test := range map[string]struct {
 		make func(*node) error

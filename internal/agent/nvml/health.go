@@ -80,7 +80,7 @@ func (l *Library) memoryHealth(t target) Health {
 // These errors do not count: the number stands until the next reset or load of the driver, it may be months old, and
 // the programs that met the errors are gone. A GPU with a history would otherwise never serve. Every further error
 // makes the device unhealthy until its reset, as NVIDIA's DCGM recommends. After a reset the count is lower, and the
-// lower count is the new baseline. Where an agent starts after the error, only the driver's own report shows it
+// lower count is the new baseline. If an agent starts after the error, only the driver's own report shows it
 // (Recovery).
 func (l *Library) baseline(uuid string, h nvml.Device) {
 	count, ok := l.uncorrectedErrors(h)

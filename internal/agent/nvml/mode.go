@@ -106,7 +106,7 @@ func (l *Library) Recovery(uuid string) (Action, bool) {
 	if t.gpu.GetFieldValues(fields) != nvml.SUCCESS || nvml.Return(fields[0].NvmlReturn) != nvml.SUCCESS {
 		return RecoveryOther, false
 	}
-	// Whatever type the driver names, the number is small and not negative, so its low half comes first.
+	// The number is small and not negative in each type that the driver may name, so its low half comes first.
 	action, ok := actions[binary.LittleEndian.Uint32(fields[0].Value[:4])]
 	if !ok {
 		action = RecoveryOther

@@ -65,8 +65,8 @@ func (l *Library) processes(h nvml.Device) []Process {
 	return list
 }
 
-// markServer finds the MPS server by its name. Where no name is readable, the server is the one process that is no
-// client while there are clients.
+// markServer finds the MPS server by its name. If no name is readable, the server is the one process that is no client
+// while there are clients.
 func (l *Library) markServer(list []Process, clients []nvml.ProcessInfo) {
 	others := make([]int, 0, 1)
 	for i, p := range list {

@@ -202,8 +202,8 @@ func TestSampleAfterALongPause(t *testing.T) {
 	}
 }
 
-// The clock is set back by an hour: what was sampled before is from the future, and later samples are older than the
-// newest that was seen.
+// The clock is set back by an hour: samples of before are from the future, and later samples are older than the newest
+// that was seen.
 func TestClockSetBack(t *testing.T) {
 	s := newServer(wiring{})
 	d := s.Devices[0].(*server.Device)
@@ -238,7 +238,7 @@ func TestSamplesThatGrow(t *testing.T) {
 	}
 }
 
-// Whatever the driver says: processes are named once and in order, and their parts are parts.
+// For any answer of the driver, the list names processes once and in order, and their parts are parts.
 func TestProcessesOfAnyAnswer(t *testing.T) {
 	s := newServer(wiring{})
 	d := s.Devices[0].(*server.Device)

@@ -202,7 +202,7 @@ func TestPlacesChangeOverTheABI(t *testing.T) {
 	}
 }
 
-// The library is closed and opened again under a Watch; what comes after it works with new handles.
+// The library is closed and opened again under a Watch; all later calls work with new handles.
 func TestOpeningAgainOverTheABI(t *testing.T) {
 	l, s, path := openFake(t, "A100", 2)
 	mustList(t, l)

@@ -142,7 +142,7 @@ func (w *watcher) add(index int) nvml.Return {
 	return ret
 }
 
-// instances returns the MIG devices of a GPU. Where it cannot read them, Watch reports the errors for the GPU.
+// instances returns the MIG devices of a GPU. If it cannot read them, Watch reports the errors for the GPU.
 func (w *watcher) instances(uuid string, h nvml.Device) []Device {
 	if split, _ := w.l.split(h); !split {
 		return nil

@@ -36,8 +36,8 @@ func (c Class) NeedsReset() bool { return c == Reset || c == Reboot }
 // Source: the "immediate action" of the XID catalogue (docs.nvidia.com/deploy/xid-errors, analyzing-xid-catalog, as of
 // October 2025). For codes that only GPUs before Ampere raise, the source is the GPU debug guidelines. NVIDIA's
 // k8s-device-plugin (internal/rm/health.go) gives the list of application errors. A number too many among those that
-// are not critical hides a broken GPU; one too few lets a user's bug empty a healthy one. Where the catalogue decides
-// by registers that NVML does not show (74, 144 to 150), the answer here is the worst of the usual ones or leaves the
+// are not critical hides a broken GPU; one too few lets a user's bug empty a healthy one. If the catalogue decides by
+// registers that NVML does not show (74, 144 to 150), the answer here is the worst of the usual ones or leaves the
 // decision to Recovery.
 func ClassOf(xid uint64) Class {
 	switch xid {

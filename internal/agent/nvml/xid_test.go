@@ -43,7 +43,8 @@ func TestWhatClassesMean(t *testing.T) {
 	}
 }
 
-// What NVIDIA's own device plugin ignores must not make a device sick here, but for 109, which the catalogue resets.
+// An error that NVIDIA's own device plugin ignores must not make a device sick here, but for 109, which the catalogue
+// resets.
 func TestApplicationErrorsOfTheDevicePlugin(t *testing.T) {
 	for _, xid := range []uint64{13, 31, 43, 45, 68} {
 		if ClassOf(xid).Critical() {

@@ -101,7 +101,7 @@ func TestPodsAreFollowed(t *testing.T) {
 	w.await("b")
 }
 
-// What the agent keeps of a pod is little, and enough to read the assignment, with limits, from.
+// The agent keeps little of a pod, and enough to read the assignment, with limits, from.
 func TestLittleIsKeptOfAPod(t *testing.T) {
 	pod := fixture.Placed(t, "a", fixture.App(fixture.G0, 3))
 	pod.Annotations["other/key"] = strings.Repeat("x", 1000)

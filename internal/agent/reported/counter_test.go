@@ -11,7 +11,7 @@ import (
 	"github.com/tandem-gpu/tandem/pkg/api/v1alpha1"
 )
 
-// A counter gives the rate between two scrapes; what is in its way gives none, and never a wrong one.
+// A counter gives the rate between two scrapes. If something is in its way, it gives none, and never a wrong one.
 func TestCounterIsDifferentiated(t *testing.T) {
 	w := newTown(t, nil)
 	text := ""
@@ -62,7 +62,7 @@ func TestKindOfMetricWithoutAType(t *testing.T) {
 	}
 }
 
-// After a long silence a counter begins anew: what it did meanwhile is not what it does.
+// After a long silence a counter begins anew: its rate meanwhile is not its rate now.
 func TestCounterAfterSilence(t *testing.T) {
 	w := newTown(t, nil)
 	n := 0

@@ -14,7 +14,7 @@ import (
 	"k8s.io/klog/v2/ktesting"
 )
 
-// What an address, an answer or a value must not be gives no rate, and is counted and logged once.
+// An illegal address, answer or value gives no rate, and is counted and logged once.
 func TestAnswersThatAreRefused(t *testing.T) {
 	typed := func(kind, coding string) http.HandlerFunc {
 		return func(w http.ResponseWriter, _ *http.Request) {

@@ -336,7 +336,7 @@ func TestAnotherMetricBeginsAnew(t *testing.T) {
 	w.want("b at first", b, unknown)
 }
 
-// Whatever a pod sends: no crash, and no value that no rate has.
+// The parser takes any text of a pod without a crash, and returns no value that no rate has.
 func FuzzParse(f *testing.F) {
 	for _, text := range []string{
 		"steps 5\n", "# TYPE steps counter\nsteps{a=\"1\"} 1 1234\n", "steps{a=\"\\n\\\"\"} NaN", "{\"steps\",a=\"b\"} 1\n", "steps{", "# TYPE steps\n",

@@ -19,7 +19,7 @@ import (
 // Attribution finds the owner of a process: PID → cgroup → pod UID and container ID → container name.
 //
 // A cgroup counts only where the kubelet knows the pod. Attribution does not guess. Processes of the host and of ended
-// pods have no owner. Where the agent does not see the host's PIDs, no process has one.
+// pods have no owner. If the agent does not see the host's PIDs, no process has one.
 type Attribution struct {
 	// proc is the folder of the processes, /proc.
 	proc string

@@ -18,7 +18,8 @@ import (
 	"github.com/tandem-gpu/tandem/test/must"
 )
 
-// What is older than every living tenant goes; all else stays, and everything while the pods are not known.
+// The cleaner removes files that are older than every living tenant; all others stay, and all files while the pods are
+// not known.
 func TestLeftoversInSharedMemory(t *testing.T) {
 	dir, err := os.MkdirTemp("/dev/shm", "tandem-test-")
 	if err != nil {

@@ -82,7 +82,7 @@ func named(err error) error {
 	return err
 }
 
-// namedError is an error under another name; what it says stays.
+// namedError is an error under another name; its text stays.
 type namedError struct {
 	error
 	name error

@@ -24,7 +24,8 @@ import (
 
 const mi = int64(1) << 20
 
-// Who comes or goes is published, and what each uses; never sooner than the least time after the last publication.
+// The agent publishes which tenants come or go, and what each uses; never sooner than the least time after the last
+// publication.
 func TestTenantsArePublished(t *testing.T) {
 	s := newStage(t)
 	s.enter("a", 3)
@@ -72,7 +73,8 @@ func TestTenantsArePublished(t *testing.T) {
 	s.want("nobody is left", "")
 }
 
-// What the driver tells of the device alone is said to be so, and what it does not tell is absent.
+// The agent marks a figure that the driver tells of the device alone, and leaves out a figure that the driver does not
+// tell.
 func TestTenantsThatAreNotMeasured(t *testing.T) {
 	s := newStage(t)
 	s.enter("a", 4)
@@ -216,7 +218,7 @@ func TestRatesArePublishedWhereTheyMoved(t *testing.T) {
 	}
 }
 
-// What makes a list of tenants news, beside what the rounds above show.
+// The cases show what makes a list of tenants news, beside the rounds above.
 func TestWhatIsNewsOfTenants(t *testing.T) {
 	tenant := func(uid string, change ...func(*v1alpha1.GPUTenant)) []v1alpha1.GPUTenant {
 		percent := int32(50)
@@ -264,7 +266,7 @@ func TestWhatIsNewsOfTenants(t *testing.T) {
 
 var rateForm = regexp.MustCompile(`^[0-9]{1,18}(\.[0-9]{1,9})?(n|u|m|k|M|G|T)?$`)
 
-// Whatever the rate, what is published keeps to the schema and is right to six digits.
+// The published form of any rate keeps to the schema and is right to six digits.
 func TestRateQuantityProperty(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		rate := rapid.OneOf(rapid.Float64Range(0, reported.MaxValue), rapid.Float64Range(0, 1), rapid.Float64Range(1e5, 1e7), rapid.Just(999_999.96)).Draw(t, "rate")

@@ -113,7 +113,8 @@ func TestDivide(t *testing.T) {
 	}
 }
 
-// What the server did is divided without remainder, whoever the clients are, and no one gets less for a larger limit.
+// The work of the server is divided without remainder, whoever the clients are, and no one gets less for a larger
+// limit.
 func TestDivisionLosesNothingProperty(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		total := rapid.Float64Range(0.01, 1).Draw(t, "total")

@@ -61,8 +61,8 @@ func CheckAnnotations(pod *v1.Pod, assignment int) error {
 			"and would take no update of the bound pod: they must have at most %d", have, adds, most, most-adds)}
 }
 
-// IsTooLong reports whether the API server refused to write a pod because its annotations are too long already. Of an eviction it
-// says so after it has checked the budgets.
+// IsTooLong reports whether the API server refused to write a pod because its annotations are too long already. For an eviction
+// it says so after it has checked the budgets.
 func IsTooLong(err error) bool {
 	status := apierrors.APIStatus(nil)
 	if !apierrors.IsInvalid(err) || !errors.As(err, &status) || status.Status().Details == nil {

@@ -50,7 +50,7 @@ func TestHost(t *testing.T) {
 	}
 }
 
-// What the scheduler counted for a pod holds where its amounts are such that 64 bits hold their sum.
+// The scheduler's count for a pod holds where its amounts are such that 64 bits hold their sum.
 func TestBoundedHost(t *testing.T) {
 	some := vgpu.Room{MilliCPU: 1500, Memory: vgpu.GiB}
 	for name, c := range map[string]struct {

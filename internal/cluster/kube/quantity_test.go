@@ -28,8 +28,8 @@ func allocated(do func()) uint64 {
 	return after.TotalAlloc - before.TotalAlloc
 }
 
-// TestEndlessQuantities: whatever the field, what reads a pod does not calculate with a quantity that is none of an amount, and
-// refuses it by its name.
+// TestEndlessQuantities: the readers of a pod do not calculate with a quantity that is none of an amount, and refuse it by the
+// name of its field.
 func TestEndlessQuantities(t *testing.T) {
 	set := func(list *v1.ResourceList, name v1.ResourceName) func(q resource.Quantity) {
 		return func(q resource.Quantity) { *list = v1.ResourceList{name: q} }

@@ -16,7 +16,7 @@ import (
 	"github.com/tandem-gpu/tandem/test/fakegpu"
 )
 
-// Who holds memory and does nothing is no neighbour.
+// A pod that holds memory and does nothing is no neighbour.
 func TestIdleNeighbour(t *testing.T) {
 	w := newWorld(t, 1, Options{})
 	a, idle := two()
@@ -28,7 +28,7 @@ func TestIdleNeighbour(t *testing.T) {
 	}
 }
 
-// What a pod with several devices reports is the rate of none of them.
+// The rate that a pod with several devices reports is the rate of none of them.
 func TestSeveralDevicesAlone(t *testing.T) {
 	w := newWorld(t, 1, Options{})
 	a, _ := two()
@@ -68,7 +68,7 @@ func TestEstimatesLeaveOutOutliers(t *testing.T) {
 	}
 }
 
-// Of a workload that nobody knows, it is known how sensitive those on the GPU model are.
+// A workload that nobody knows counts as sensitive as those on its GPU model are.
 func TestStrangersAreAsSensitiveAsOthers(t *testing.T) {
 	l := New(Options{Model: model(t, "default"), MaxProfiles: 50, Clock: newClock().time})
 	for i := range 50 {
@@ -186,7 +186,7 @@ func TestLiarIsBelievedInPart(t *testing.T) {
 	loss := func(of interference.Tenant) float64 {
 		return -math.Log(m.Predict([]interference.Tenant{of, other}, nil)[0].Speed)
 	}
-	// The pair itself may add .18 at most.
+	// The pair itself may add 0.18 at most.
 	if got, most := loss(liar.Believed()), 3*loss(honest)+.18; got > most {
 		t.Errorf("the liar is believed to lose %v, most is %v", got, most)
 	}

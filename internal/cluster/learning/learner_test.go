@@ -34,7 +34,7 @@ func (w *world) record(j *job) *record {
 func TestAloneIsLearned(t *testing.T) {
 	w := newWorld(t, 2, Options{})
 	a, b := two()
-	b.cap = 500 // of the .6 that it wants: speed .5/.6
+	b.cap = 500 // of the 0.6 that it wants: speed 0.5/0.6
 	w.place(0, a)
 	w.place(1, b)
 	w.run(defaultWarmUp + time.Minute)
@@ -60,7 +60,7 @@ func TestAloneIsLearned(t *testing.T) {
 	}
 }
 
-// Who is never alone has the bandwidth that the others leave, and the SM utilisation that the driver tells.
+// A pod that is never alone has the bandwidth that the others leave, and the SM utilisation that the driver tells.
 func TestBandwidthByDifference(t *testing.T) {
 	w := newWorld(t, 1, Options{})
 	a, b := two()
@@ -72,7 +72,7 @@ func TestBandwidthByDifference(t *testing.T) {
 	if r.bandwidth.known() || r.sm.known() {
 		t.Fatal("it was never alone")
 	}
-	// It takes .3/1.2 at its speed, which nobody knows: that is taken for its own.
+	// It takes 0.3/1.2 at its speed, which nobody knows: that is taken for its own.
 	near(t, "bandwidth", r.bandwidthBeside.mean(), .25, .02)
 	near(t, "SM", r.smBeside.mean(), .5, .02)
 	w.place(0, b)
@@ -127,7 +127,7 @@ func TestDeclaredThroughput(t *testing.T) {
 	}
 }
 
-// What is reported wrongly teaches nothing, is counted, and ends neither the process nor what was known.
+// A wrong report teaches nothing, is counted, and ends neither the process nor what was known.
 func TestAbsurdTelemetry(t *testing.T) {
 	w := newWorld(t, 1, Options{})
 	a, b := two()
@@ -177,7 +177,7 @@ func TestAbsurdTelemetry(t *testing.T) {
 	}
 }
 
-// What is not about known pods alone, or too old, teaches nothing.
+// An interval that is not about known pods alone, or is too old, teaches nothing.
 func TestIntervalsThatTeachNothing(t *testing.T) {
 	a, b := two()
 	c := &job{name: "c-0", cap: 1000, rate: 3, hidden: fakegpu.Hidden{SM: .2, Bandwidth: .1, Sensitivity: .5, Pressure: .2}}
@@ -288,7 +288,7 @@ func TestAnotherUnit(t *testing.T) {
 	near(t, "harm to the neighbour", w.predict(a, b)[1], 1.2, .05)
 }
 
-// What was learned is in the WorkloadProfile: a new process predicts the same, and goes on from there.
+// The WorkloadProfile has what was learned: a new process predicts the same, and goes on from there.
 func TestRestart(t *testing.T) {
 	w := newWorld(t, 2, Options{})
 	a, b := two()

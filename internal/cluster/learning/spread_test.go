@@ -11,8 +11,8 @@ import (
 	"github.com/tandem-gpu/tandem/pkg/gang"
 )
 
-// What a profile tells of spread gangs is in the snapshot although it tells nothing else, beside what is learned, and until
-// the profile is deleted.
+// The slowdowns of spread gangs that a profile tells are in the snapshot although it tells nothing else, beside what is
+// learned, and until the profile is deleted.
 func TestSpreadIsInTheSnapshot(t *testing.T) {
 	l := New(Options{Model: model(t, "default"), MaxProfiles: 10, Clock: newClock().time})
 	a, _ := two()

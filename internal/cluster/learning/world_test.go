@@ -324,7 +324,7 @@ func (w *world) predict(jobs ...*job) []float64 {
 	return out
 }
 
-// draw returns jobs with hidden traits: sensitivities and pressures from .3 to 1.2, so that two beside each other take
+// draw returns jobs with hidden traits: sensitivities and pressures from 0.3 to 1.2, so that two beside each other take
 // between 1.09 and 2.4 times as long.
 func draw(random *rand.Rand, n int) []*job {
 	logUniform := func(from, to float64) float64 { return from * math.Pow(to/from, random.Float64()) }

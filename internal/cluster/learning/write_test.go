@@ -81,8 +81,8 @@ func declared(tb testing.TB, namespace, name string) runtime.Object {
 	return u
 }
 
-// What is learned is written: of workloads without a profile into one that is made, of others into theirs, whose spec
-// stays. Nothing is written where nothing changed.
+// The learner writes what it has learned: for a workload without a profile into one that it makes, for others into
+// theirs, whose spec stays. Nothing is written where nothing changed.
 func TestStatusIsWritten(t *testing.T) {
 	s := newServer(t, 2, Options{}, declared(t, "team-b", "mine"))
 	for _, p := range s.profiles(t) {

@@ -61,7 +61,7 @@ type Worker struct {
 // that should give theirs back. The members are in the order of their ranks, and so are the results, by index. Those that
 // should leave are the last ones of all that run: no more than are too many.
 //
-// Where a controller numbers all members alike, those below the number may get a node: a member that comes back has its
+// If a controller numbers all members alike, those below the number may get a node: a member that comes back has its
 // place. In other gangs the names of the pods say nothing, so that any member may take the place of one that is gone.
 func Surplus(members []Worker, workers int) (held, leave []int) {
 	numbered := numberedAlike(members)
@@ -93,8 +93,8 @@ func Surplus(members []Worker, workers int) (held, leave []int) {
 }
 
 // Reach returns the number of members that lets at least some of them run. It is the given number, but where a controller numbers all
-// members and too many of the first ones are gone: then it is the least number that counts enough of the others. Where fewer members than
-// that exist, no number does, and the given one is returned. The members are in the order of their ranks.
+// members and too many of the first ones are gone: then it is the least number that counts enough of the others. If fewer members than
+// that exist, no number does, and Reach returns the given one. The members are in the order of their ranks.
 func Reach(members []Worker, workers, least int) int {
 	if len(members) < least || least < 1 || !numberedAlike(members) {
 		return workers

@@ -26,8 +26,8 @@ const MaxMinMembers = 10_000
 
 const legalMinMembers = "it must be a whole number from 1 to 10000, the least number of members that may run"
 
-// GangNames are the names of gangs that a pod gives itself, by source; "" where it names none. Whether a source counts is
-// for the caller to say.
+// GangNames are the names of gangs that a pod gives itself, by source; "" where it names none. The caller says whether a
+// source counts.
 type GangNames struct {
 	// Native is the PodGroup of scheduling.k8s.io. Grouped: the pod is in a group of that API. Such a group is unknown
 	// where it names no PodGroup: later versions may have groups of other kinds.

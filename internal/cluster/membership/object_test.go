@@ -7,7 +7,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
 
-// What a PodGroup is read as is tested with the gangs that it declares, in package podgroup. Here: that nothing that an API
+// Package podgroup tests how a PodGroup is read, with the gangs that it declares. This test checks that nothing that an API
 // server may send breaks the reader.
 func FuzzReadPodGroup(f *testing.F) {
 	for _, raw := range []string{

@@ -26,8 +26,8 @@ func Resources() []schema.GroupVersionResource {
 	return []schema.GroupVersionResource{membership.NativePodGroups, membership.StablePodGroups, membership.XK8sPodGroups, v1alpha1.ElasticTargets}
 }
 
-// ServedOf returns which objects the set reads from an API server with these resources. Of Kubernetes' own it prefers
-// the version that the scheduler's queue knows.
+// ServedOf returns which objects the set reads from an API server with these resources. For Kubernetes' own PodGroups
+// it prefers the version that the scheduler's queue knows.
 func ServedOf(set served.Set) Served {
 	s := Served{XK8s: set[membership.XK8sPodGroups], Elastic: set[v1alpha1.ElasticTargets]}
 	switch {

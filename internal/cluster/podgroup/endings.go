@@ -65,7 +65,7 @@ func (s *Set) watchEndings(ctx context.Context, client kubernetes.Interface) {
 	}()
 }
 
-// lowers reports whether members that are done can lower the least number of a gang. Where the scheduler's queue knows the
+// lowers reports whether members that are done can lower the least number of a gang. If the scheduler's queue knows the
 // gang, the queue alone decides when enough members exist.
 func (s *Set) lowers(ref Ref) bool { return s.endings != nil && !s.Queues(ref.Source) }
 

@@ -21,8 +21,8 @@ type (
 
 // Sources, in the order of precedence for a pod that names several.
 const (
-	// Native is PodGroup of scheduling.k8s.io. Where Queues returns true, the scheduler's queue knows these gangs
-	// itself and tries their members in one cycle.
+	// Native is PodGroup of scheduling.k8s.io. If Queues returns true, the scheduler's queue knows these gangs itself and
+	// tries their members in one cycle.
 	Native Source = "scheduling.k8s.io"
 	// XK8s is PodGroup of scheduling.x-k8s.io.
 	XK8s Source = "scheduling.x-k8s.io"

@@ -99,7 +99,7 @@ func nameGroup(object any) (any, error) {
 }
 
 // New returns a Set that follows pods and PodGroups until ctx ends. New does not wait for the first lists: see Synced.
-// Where the scheduler's queue knows PodGroups, the caller must start the informer of pods after New.
+// If the scheduler's queue knows PodGroups, the caller must start the informer of pods after New.
 func New(ctx context.Context, o Options) (*Set, error) {
 	s := &Set{
 		served: o.Served, queued: o.Queued, pods: o.Pods.GetStore(),

@@ -64,8 +64,8 @@ func ofUnknownGroup(name string, pairs ...string) *v1.Pod {
 	return p
 }
 
-// What the scheduler's cache keeps of a pod in a group that is not understood has a name, without which that scheduler ends with a
-// panic.
+// The copy of a pod in the scheduler's cache has a name for a group that is not understood, without which that scheduler ends with
+// a panic.
 func TestNameGroup(t *testing.T) {
 	p := ofUnknownGroup("p")
 	p.ManagedFields = []metav1.ManagedFieldsEntry{{Manager: "m"}}
@@ -256,7 +256,7 @@ func TestObjectAndCreated(t *testing.T) {
 	}
 }
 
-// What Gang returned once does not change under its caller.
+// A gang that Gang returned once does not change under its caller.
 func TestGangIsNotChanged(t *testing.T) {
 	w, ref := newWorld(both), Ref{Source: Label, Namespace: "ns", Name: "g"}
 	w.put(t, labelled("b", "g", "1"), labelled("d", "g", "1"))

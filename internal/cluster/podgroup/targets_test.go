@@ -164,7 +164,7 @@ func TestHeldWithNodes(t *testing.T) {
 	check("train-0 0", "train-1 1", "train-2 2", "train-5 5")
 }
 
-// Where a controller numbers the members, none that the target holds back stands in for one that is gone: the gang waits for that
+// If a controller numbers the members, none that the target holds back stands in for one that is gone: the gang waits for that
 // one. Once it is back, or the target lets the others in, the gang is whole.
 func TestHeldMembersDoNotStandIn(t *testing.T) {
 	w := newElasticWorld()

@@ -1,8 +1,8 @@
 // Package snapshotjson writes the snapshots of package snapshot as JSON, and reads them.
 //
 // The form has a version: apiVersion changes when a field changes its meaning or goes, minor grows when fields are added. Read
-// takes any minor version of its apiVersion. Of a minor version that it knows it refuses unknown fields. Of a newer one it
-// ignores them, at all depths.
+// takes any minor version of its apiVersion. It refuses unknown fields of a minor version that it knows. It ignores those of a
+// newer one, at all depths.
 package snapshotjson
 
 import (

@@ -19,7 +19,7 @@ const sound = `{"apiVersion":"snapshot.tandem-gpu.io/v1","kind":"Snapshot","mino
 "computeLimitMilliGPU":300,"memoryLimitBytes":300}]}],"holds":[]}],
 "gangs":[],"preemptions":[],"pending":[],"pendingLeftOut":0,"elasticTargets":[],"inferenceFleets":[]}`
 
-// What is broken is refused with the path of the field and what is legal there.
+// Read refuses a broken snapshot with the path of the field and what is legal there.
 func TestRead(t *testing.T) {
 	tests := []struct {
 		name     string
@@ -61,7 +61,7 @@ func TestRead(t *testing.T) {
 	}
 }
 
-// The fields that a newer minor version has are ignored, at all depths; what is known of it is read.
+// Read ignores the fields that a newer minor version has, at all depths, and reads the known ones.
 func TestNewerMinor(t *testing.T) {
 	newer := strings.NewReplacer(`"minor":0`, `"minor":9,"new":{}`, `"slots":3`, `"new":1,"slots":3`).Replace(sound)
 	s, err := snapshotjson.Read([]byte(newer))

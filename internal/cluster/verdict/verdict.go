@@ -39,6 +39,6 @@ func (f format) Unwrap() error { return f.error }
 
 func escaped(text string) string { return strings.ReplaceAll(text, "%", "%%") }
 
-// Text returns the reasons of a status in plain words, for use in another one. Of a status that New did not make it may take one of
+// Text returns the reasons of a status in plain words, for use in another one. If New did not make the status, Text may take one of
 // two percent signs.
 func Text(s *fwk.Status) string { return strings.ReplaceAll(s.Message(), "%%", "%") }

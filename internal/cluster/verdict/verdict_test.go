@@ -15,7 +15,7 @@ import (
 	"github.com/tandem-gpu/tandem/internal/cluster/verdict"
 )
 
-// What the framework formats is what was said, also where it has wrapped the error of a plugin.
+// The framework formats a status to what was said, also where it has wrapped the error of a plugin.
 func TestFormatsToWhatWasSaid(t *testing.T) {
 	said := `"200%" is not legal, %!d(MISSING) %s 50%% %`
 	cause := errors.New(said)

@@ -88,7 +88,7 @@ func TestBudgets(t *testing.T) {
 	}
 }
 
-// What one pod counts against is its own: it may be added to.
+// The list of the budgets that a pod counts against is its own: it may be added to.
 func TestBudgetsAreApart(t *testing.T) {
 	b := newBudgets([]*policyv1.PodDisruptionBudget{budget("ns", "a", 0, &metav1.LabelSelector{})})
 	var all [][]int
@@ -139,8 +139,8 @@ func drawBudgets(t *rapid.T) []*policyv1.PodDisruptionBudget {
 	return all
 }
 
-// What a pod counts against is what the stock scheduler's preemption finds: with a budget alone, its eviction violates it.
-// Empty selectors and pods without labels, of which the two differ, are not drawn.
+// A pod counts against the budgets that the stock scheduler's preemption finds: with a budget alone, its eviction violates
+// it. Empty selectors and pods without labels, of which the two differ, are not drawn.
 func TestBudgetsProperty(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		list := drawBudgets(t)

@@ -54,8 +54,8 @@ func TestLearnedStatus(t *testing.T) {
 	}
 }
 
-// TestLearnedStatusProperty: what was learned survives a restart: written into a status and read again it is the same, as
-// exactly as a WorkloadProfile holds it.
+// TestLearnedStatusProperty: learned values survive a restart: written into a status and read again they are the same, as
+// exactly as a WorkloadProfile holds them.
 func TestLearnedStatusProperty(t *testing.T) {
 	milli := func(t *rapid.T, label string, least, most int) float64 {
 		return float64(rapid.IntRange(least, most).Draw(t, label)) / 1000

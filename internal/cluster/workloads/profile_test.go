@@ -185,7 +185,7 @@ func TestCondition(t *testing.T) {
 	}
 }
 
-// What the schema should have kept out is passed over, named, and does not keep the rest from counting.
+// An entry that the schema should have kept out is passed over, named, and does not keep the rest from counting.
 func TestReadProfilePassesOver(t *testing.T) {
 	use := func(f func(*v1alpha1.DeclaredUse)) *v1alpha1.WorkloadProfile {
 		d := declared("*", 80, 40, "8Gi")

@@ -112,7 +112,7 @@ func TestMalformedResizeTime(t *testing.T) {
 	}
 }
 
-// Where nothing illegal is said, what core gets is legal.
+// If a profile says nothing illegal, core gets legal points.
 func TestScalingIsLegal(t *testing.T) {
 	w := scalingOf(ratesOf(rateOf(1, 1, "1n"), rateOf(10_000, 0, "1T")))
 	if err := (&elastic.Curve{Points: w.Scaling().Points}).Validate(); err != nil || len(w.Scaling().Points) != 2 {

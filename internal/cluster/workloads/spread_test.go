@@ -37,7 +37,7 @@ func TestLosses(t *testing.T) {
 	}{
 		{"nothing", nil, nil},
 		{"by level", spreadOf("topology.kubernetes.io/zone", "10", "nvlink", "1", "kubernetes.io/hostname", "1.02"), []gang.Loss{
-			{Level: "kubernetes.io/hostname", Part: 20}, // 1 − 1/1.02 = .0196
+			{Level: "kubernetes.io/hostname", Part: 20}, // 1 − 1/1.02 = 0.0196
 			{Level: "nvlink", Part: 0},
 			{Level: "topology.kubernetes.io/zone", Part: 900},
 		}},
@@ -108,7 +108,7 @@ func TestTooManySpreads(t *testing.T) {
 	}
 }
 
-// Whatever stands in a profile, core gets losses that it takes, and every entry counts or is named.
+// For any profile, core gets losses that it takes, and every entry counts or is named.
 func TestSpreadProperty(t *testing.T) {
 	keys := rapid.OneOf(rapid.SampledFrom([]string{"nvlink", "kubernetes.io/hostname", "rack", ""}), rapid.String())
 	slowdowns := rapid.OneOf(

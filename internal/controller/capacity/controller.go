@@ -1,8 +1,8 @@
 // Package capacity writes into Node objects how much memory the devices of each node have, as the resource vgpu-memory.
 //
-// No kubelet reports that resource: the agent tells the kubelet slots alone. Whoever compares pods with nodes by resources alone, above
-// all autoscalers, takes a pod that asks for device memory for one that no node can run. Karpenter also waits for ever for the resource on
-// a new node. The numbers are for such programs: Tandem's scheduler counts memory by device and does not read them.
+// No kubelet reports that resource: the agent tells the kubelet slots alone. A program that compares pods with nodes by resources alone,
+// above all an autoscaler, takes a pod that asks for device memory for one that no node can run. Karpenter also waits for ever for the
+// resource on a new node. The numbers are for such programs: Tandem's scheduler counts memory by device and does not read them.
 //
 // The number is the memory of all devices of the GPUNode, sick ones too: pods that run on a sick device still count for the kubelet.
 package capacity

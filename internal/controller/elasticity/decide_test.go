@@ -181,7 +181,7 @@ func TestMovesAreBounded(t *testing.T) {
 	}
 }
 
-// What was learned is in the status.
+// The status has what was learned.
 func TestStatusOfLearner(t *testing.T) {
 	g := gangOf(members(t, "train", 8, 4, 0), targetOf("train", 2, 8, 4))
 	m := remember(g, testRules, noon)

@@ -254,7 +254,7 @@ func running(pg *podgroup.Gang) (count int) {
 	return count
 }
 
-// memory is what the controller remembers of a gang between passes. What it learned is in the ElasticTarget too.
+// memory is what the controller remembers of a gang between passes. The ElasticTarget also has what the controller learned.
 type memory struct {
 	// size is what has become of the number of members.
 	size *resize.State

@@ -38,7 +38,7 @@ func idsIn(members []resize.Member) []string {
 // leaving gives a pod a deletion timestamp.
 func leaving(p *v1.Pod) { p.DeletionTimestamp = &metav1.Time{Time: noon} }
 
-// The members that run have a node and no deletion timestamp. Of these the last ones are too many.
+// The members that run have a node and no deletion timestamp. The last ones of these are too many.
 func TestSurplus(t *testing.T) {
 	pods := members(t, "train", 8, 6, 0)
 	leaving(pods[2])
@@ -280,7 +280,7 @@ func TestObserveImpossible(t *testing.T) {
 	}
 }
 
-// What a status says of the rates is what remember reads from it, but for the rounding.
+// The controller reads from a status the rates that it wrote there, but for the rounding.
 func TestRatesInStatus(t *testing.T) {
 	if got := ratesIn(&elastic.Learner{}); got != nil {
 		t.Errorf("nothing is learned: %v", got)

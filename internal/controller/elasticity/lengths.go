@@ -75,8 +75,8 @@ func (p *pass) learnEnds(ended map[podgroup.Ref][]*v1.Pod) {
 	}
 }
 
-// learnEnd learns from a gang that has ended, by what the controller saw of it, or by the pods of it that still exist. Of the latter it does not
-// know what they said before their ends, so their words count for nothing.
+// learnEnd learns from a gang that has ended, by what the controller saw of it, or by the pods of it that still exist. It does not know what the
+// latter said before their ends, so their words count for nothing.
 func (p *pass) learnEnd(ref podgroup.Ref, pods []*v1.Pod) {
 	had, least := elastic.Had{}, leastOf(pods[0])
 	for _, pod := range pods {

@@ -151,8 +151,8 @@ func (w *world) hearing(say func(part float64) string) {
 	}
 }
 
-// What gangs said in the middle of their lives is learned with their lengths, whatever they said last. Later gangs of the namespace are
-// believed by that.
+// The controller learns the words of gangs from the middle of their lives with their lengths, whatever they said last. Later gangs of
+// the namespace are believed by that.
 func TestLearnsProgress(t *testing.T) {
 	after := func(say func(part float64) string) float64 {
 		w := newWorld(t, 16)

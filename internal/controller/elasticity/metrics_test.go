@@ -12,7 +12,7 @@ import (
 	"github.com/tandem-gpu/tandem/test/servedmetrics"
 )
 
-// What is served is what the table, and so the reference page, says.
+// The controller serves the metrics that the table, and so the reference page, says.
 func TestMetricsAreThoseOfTheTable(t *testing.T) {
 	c := &Controller{metrics: newMetrics()}
 	r := prometheus.NewRegistry()

@@ -114,7 +114,7 @@ func (l *listers) jobResizable(g *elasticGang, owner *metav1.OwnerReference) ver
 }
 
 // statefulSetResizable says whether the pods of a StatefulSet can be evicted. The controller of a StatefulSet makes an evicted pod anew;
-// what owns the StatefulSet may do more: LeaderWorkerSet restarts the whole group.
+// the owner of the StatefulSet may do more: LeaderWorkerSet restarts the whole group.
 func (l *listers) statefulSetResizable(g *elasticGang, owner *metav1.OwnerReference) verdict {
 	set, err := l.statefulSets.StatefulSets(g.Namespace).Get(owner.Name)
 	if err != nil || set.UID != owner.UID {

@@ -356,7 +356,7 @@ func TestPass(t *testing.T) {
 	if s := w.target("train").Status; !s.Since.Time.Equal(seconds(20)) || len(s.Moves) != 1 {
 		t.Errorf("status %+v", s)
 	}
-	w.same("events", []string{"Normal ElasticShrink shrinks from 8 to 4 members: gang ns/rigid waits for a place; expected rate -43 %"}, w.events()) // (1/2)^.8 = .57
+	w.same("events", []string{"Normal ElasticShrink shrinks from 8 to 4 members: gang ns/rigid waits for a place; expected rate -43 %"}, w.events()) // (1/2)^0.8 = 0.57
 	w.same("notices", leavers(at25), w.notices())
 	w.pass(24)
 	w.same("evicted before the notice is over", []string(nil), w.evicted)
@@ -373,7 +373,7 @@ func TestPass(t *testing.T) {
 	w.check("train", 4, "Steady") // the GPUs came and went within 20 s, and a change costs a minute
 	w.pass(240)
 	w.check("train", 8, "Idle")
-	w.same("events", []string{"Normal ElasticGrow grows from 4 to 8 members: GPUs are idle that no waiting job can use; expected rate +74 %"}, w.events()) // 2^.8 = 1.74
+	w.same("events", []string{"Normal ElasticGrow grows from 4 to 8 members: GPUs are idle that no waiting job can use; expected rate +74 %"}, w.events()) // 2^0.8 = 1.74
 	if got := testutil.ToFloat64(w.metrics.moves.WithLabelValues("ForWaiting")) + testutil.ToFloat64(w.metrics.moves.WithLabelValues("Idle")); got != 2 {
 		t.Errorf("%v moves are counted", got)
 	}
@@ -445,7 +445,7 @@ func conflict(name string) error {
 	return apierrors.NewConflict(v1alpha1.ElasticTargets.GroupResource(), name, errors.New("changed"))
 }
 
-// What the API server refuses for one gang is an error of the pass. The other gangs are served, and the next pass tries again.
+// A request that the API server refuses for one gang is an error of the pass. The other gangs are served, and the next pass tries again.
 func TestPassFailsInPart(t *testing.T) {
 	w := newWorld(t, 16, append(members(t, "train", 8, 2, 0), members(t, "a", 8, 2, 2)...)...)
 	w.gangs.sizes[ref("a")] = []int{2, 4, 8}
@@ -490,7 +490,7 @@ func TestBudget(t *testing.T) {
 	}
 }
 
-// What a disruption budget forbids is an event, once for each change, and a part of the condition Admitted.
+// An eviction that a disruption budget forbids is an event, once for each change, and a part of the condition Admitted.
 func TestBudgetIsTold(t *testing.T) {
 	w := shrinking(t)
 	w.pass(0)
@@ -765,7 +765,7 @@ func TestSettlingStays(t *testing.T) {
 	w.check("train", 8, "Settling")
 }
 
-// Where the first members have ended for good, the target counts them after two minutes, so that the last ones run. While they may come
+// If the first members have ended for good, the target counts them after two minutes, so that the last ones run. While they may come
 // back it does not. A gang without an owner keeps its size, and one of members that differ is not decided on.
 func TestFirstMembersAreGone(t *testing.T) {
 	for name, change := range map[string]func(pods []*v1.Pod){
@@ -846,8 +846,8 @@ func TestRefusedSizeWaits(t *testing.T) {
 	}
 }
 
-// What an inference fleet will need in half an hour a job has until then: n1 has 8 GPUs, the job 2 of them, and the fleet will want 6. It gives
-// them back two minutes before, and whatever the fleet needs beyond its least size.
+// A job has until then the GPUs that an inference fleet will need in half an hour: n1 has 8 GPUs, the job 2 of them, and the fleet will want 6.
+// It gives them back two minutes before, and whatever the fleet needs beyond its least size.
 func TestLendsWhatFleetsNeedLater(t *testing.T) {
 	fleet := &v1alpha1.InferenceFleet{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "bert"}}
 	fleet.Spec.Variants = []v1alpha1.FleetVariant{

@@ -66,9 +66,9 @@ const settle = 2 * time.Minute
 
 // observe takes the rate of the gang, where all its members report one. An error says that the report is impossible.
 //
-// What is published is up to a minute old and smoothed over a minute, so the rate itself does not say when the gang was back at
-// work after a change of its size. The members' own times say it. The reports between the change and the time at which that is
-// known do not count. declared says that the user has declared the resize cost: then all reports count at once.
+// The published rate is up to a minute old and smoothed over a minute, so the rate itself does not say when the gang was back
+// at work after a change of its size. The members' own times say it. The reports between the change and the time at which that
+// is known do not count. declared says that the user has declared the resize cost: then all reports count at once.
 func (m *memory) observe(g *elasticGang, reports map[types.UID]report, declared bool, now time.Time) error {
 	m.served += float64(len(g.running)) * max(0, now.Sub(m.at).Seconds())
 	before := m.at
@@ -123,7 +123,7 @@ func (m *memory) noteSize(g *elasticGang, last, now time.Time) {
 
 // pause returns for how long the gang did no work after the last change of its size, and whether that is known: the longest pause
 // of a member that stayed and has begun anew since. Members that have joined say nothing of it: they have to start in any case,
-// and the others work meanwhile. Where no member stayed, all count, from the change on.
+// and the others work meanwhile. If no member stayed, all count, from the change on.
 //
 // Example: the size changes at 12:00:00. The members that stayed work since 12:00:19 and 12:00:20, each after a pause of 9 s, since
 // the new ones took 11 s to start: 9 s.

@@ -95,7 +95,7 @@ func TestCostOfAChange(t *testing.T) {
 	}
 }
 
-// Where all members are others than before, they say when the gang was at work.
+// If all members are others than before, they say when the gang was at work.
 func TestCostOfAChangeOfAllMembers(t *testing.T) {
 	m := remember(gangOf(members(t, "train", 8, 2, 0), nil), testRules, noon)
 	must.OK(t, m.observe(gangOf(members(t, "train", 8, 2, 0), nil), working(-50, -50), false, noon))

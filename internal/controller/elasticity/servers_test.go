@@ -174,8 +174,8 @@ func TestServersShort(t *testing.T) {
 	}
 }
 
-// TestServersProblems: what keeps the controller from tuning is a condition, no server is scaled, and the members are decided
-// on as without a rate.
+// TestServersProblems: a problem that keeps the controller from tuning is a condition, no server is scaled, and the members
+// are decided on as without a rate.
 func TestServersProblems(t *testing.T) {
 	hpa := &autoscalingv2.HorizontalPodAutoscaler{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "auto"}}
 	hpa.Spec.ScaleTargetRef = autoscalingv2.CrossVersionObjectReference{Kind: "StatefulSet", Name: "ps"}

@@ -103,7 +103,7 @@ func (g *elasticGang) shown() []resize.Member {
 	return list
 }
 
-// within returns the least number that counts each pod, 0 for those that no number has leave. Where no owner says which ones leave, these are the
+// within returns the least number that counts each pod, 0 for those that no number has leave. If no owner says which ones leave, these are the
 // last ones of those that run. Pods that have ended count where the owner numbers its pods: the index says which they are.
 func (g *elasticGang) within(pods []*v1.Pod) []int {
 	o := g.resizable.owner

@@ -162,8 +162,8 @@ func TestFieldsGrowAfterTheEnd(t *testing.T) {
 	w.fields(8)
 }
 
-// What the API server refuses is known before anybody is told. The target stays, and the controller asks again when the object
-// changes, or when a user deletes the target; a new process knows it too.
+// The controller knows that the API server refuses a size before it tells anybody. The target stays, and the controller asks
+// again when the object changes, or when a user deletes the target; a new process knows it too.
 func TestFieldsRefused(t *testing.T) {
 	w := newFieldsWorld(t, 8, 8, append(members(t, "train", 8, 8, 0), rigid(t)...)...)
 	must.OK(t, w.objects.Create(t.Context(), targetOf("train", 2, 8, 8)))
@@ -346,7 +346,7 @@ func TestFieldsNotPutBackAtOnce(t *testing.T) {
 	}
 }
 
-// The controller tries again after a while: what kept the owner from following may have ended.
+// The controller tries again after a while: the obstacle that kept the owner from following may have ended.
 func TestFieldsNotFollowedAreTriedAgain(t *testing.T) {
 	w := newFieldsWorld(t, 16, 2, members(t, "train", 2, 2, 0)...)
 	for _, step := range []struct {

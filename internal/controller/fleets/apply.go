@@ -123,8 +123,8 @@ func (v *visit) hasWeights() bool {
 }
 
 // mayLeave reports whether replicas of a variant may leave: the route, as it was read at the begin of the pass, gives the variant no more
-// than those that stay should get, and nothing where none stays. What this pass writes into the route does not count, since another
-// writer or a crash may undo it.
+// than those that stay should get, and nothing where none stays. The weights that this pass writes into the route do not count, since
+// another writer or a crash may undo them.
 func (v *visit) mayLeave(i int, o *outcome) bool {
 	leaves := o.routed == nil || o.routed.reason == reasonNoReplicas
 	for k := range v.parts {

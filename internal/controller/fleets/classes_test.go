@@ -195,7 +195,7 @@ func TestRefusalsOfClasses(t *testing.T) {
 	}
 }
 
-// Of two fleets that name one rule, by its name or by its index, the older one has it.
+// If two fleets name one rule, by its name or by its index, the older one has it.
 func TestRuleOfClassIsTaken(t *testing.T) {
 	w := withLong(t)
 	f := w.fleet("bert")

@@ -37,8 +37,8 @@ import (
 // noon is the time of the first pass.
 var noon = time.Date(2026, 1, 31, 12, 0, 0, 0, time.UTC)
 
-// bert is a fleet of two variants. A replica of a100 serves 45.4 requests a second within a second in .99 of all cases (50 - ln 100), one of t4
-// serves 5.4; sizes are for .95 of the promise, at which they serve 45.2 and 5.15. An a100 costs as much as three t4.
+// bert is a fleet of two variants. A replica of a100 serves 45.4 requests a second within a second in 0.99 of all cases (50 - ln 100), one of t4
+// serves 5.4; sizes are for 0.95 of the promise, at which they serve 45.2 and 5.15. An a100 costs as much as three t4.
 const bert = `
 metadata: {name: bert, namespace: ns, uid: uid-bert, generation: 3}
 spec:

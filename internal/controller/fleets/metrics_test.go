@@ -14,7 +14,7 @@ import (
 	"github.com/tandem-gpu/tandem/test/servedmetrics"
 )
 
-// What is served is what the table, and so the reference page, says. The series of a fleet end with it.
+// The controller serves the metrics that the table, and so the reference page, says. The series of a fleet end with it.
 func TestMetricsAreThoseOfTheTable(t *testing.T) {
 	w := newWorld(t)
 	w.measure(map[string]string{"rate": "20", "latency": "0.8"})

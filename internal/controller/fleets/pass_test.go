@@ -84,9 +84,9 @@ func TestNewVariantGetsItsPartWhenReady(t *testing.T) {
 	wantWrites(t, "the first pass", w.pass(), "scale bert-t4 0→1")
 	wantWrites(t, "while it loads", w.pass())
 	w.setReady("bert-t4", 1)
-	// A t4 serves 5.15 of 49.5 expected requests within the promise; a cold one counts for .2 of that.
+	// A t4 serves 5.15 of 49.5 expected requests within the promise; a cold one counts for 0.2 of that.
 	wantWrites(t, "once it is ready", w.pass(), "route bert-t4:22 bert-a100:978")
-	// 15 s later it counts for .6, then in full.
+	// 15 s later it counts for 0.6, then in full.
 	wantWrites(t, "after 15 s", w.pass(), "route bert-t4:64 bert-a100:936")
 	wantWrites(t, "after 30 s", w.pass(), "route bert-t4:104 bert-a100:896")
 	wantWrites(t, "from then on", w.pass())
@@ -157,7 +157,7 @@ func TestWeightsOfOthersKeepReplicas(t *testing.T) {
 	}
 }
 
-// What others wrote after the read stands. The next pass goes on from there.
+// A value that others wrote after the read stands. The next pass goes on from there.
 func TestConflicts(t *testing.T) {
 	w := newWorld(t)
 	w.setWeights(300, 700)
@@ -263,7 +263,7 @@ func TestPromiseTooShort(t *testing.T) {
 	w.change(func(s *v1alpha1.InferenceFleetSpec) { s.Promise.Latency.Duration = 10 * time.Millisecond })
 	w.arrive("20")
 	w.pass()
-	// A request takes 20 ms on average on an idle a100, and .99 of them less than ln 100 times that.
+	// A request takes 20 ms on average on an idle a100, and 0.99 of them less than ln 100 times that.
 	const want = "no number of replicas answers 0.99 of the requests within 10ms: the shortest latency that the fleet can promise is 92ms"
 	if got, message := w.condition(v1alpha1.ConditionPromiseKept), w.message(v1alpha1.ConditionPromiseKept); got != "False PromiseTooShort" || message != want {
 		t.Errorf("%s: %s", got, message)
@@ -287,7 +287,7 @@ func TestPromiseKept(t *testing.T) {
 			t.Errorf("%s s: %s", test.latency, got)
 		}
 	}
-	// Of one request a second, a minute has 60: their p99 is just the slowest.
+	// At one request a second, a minute has 60: their p99 is just the slowest.
 	w.measure(map[string]string{"rate": "1", "latency": "1.25"})
 	w.pass()
 	if got := w.condition(v1alpha1.ConditionPromiseKept); got != "Unknown NotMeasured" {
@@ -305,8 +305,8 @@ func llm(s *v1alpha1.InferenceFleetSpec) {
 	s.Metrics.Queries.PerToken = "tokens"
 }
 
-// A replica that generates eight answers at a time, for 4 s each, has tokens in time while at most six are there: for .9 of all moments that is up
-// to .97 requests a second, and the first token is in time with those.
+// A replica that generates eight answers at a time, for 4 s each, has tokens in time while at most six are there: for 0.9 of all moments that is up
+// to 0.97 requests a second, and the first token is in time with those.
 func TestPromisesOfTokens(t *testing.T) {
 	w := newWorld(t)
 	w.change(llm)
@@ -335,7 +335,7 @@ func TestPromisesOfTokens(t *testing.T) {
 	}
 }
 
-// What an earlier process learned is in the status. Slowdowns that are no numbers, or those of variants that are gone, count for nothing.
+// The status has what an earlier process learned. Slowdowns that are no numbers, or those of variants that are gone, count for nothing.
 func TestSlowdownsOutliveTheProcess(t *testing.T) {
 	w := newWorld(t)
 	// With 20 requests a second a replica that is half as fast has a p99 of ln 100 ÷ (25 − 20) s.

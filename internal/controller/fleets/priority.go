@@ -78,8 +78,8 @@ func hasEnded(pod *v1.Pod) bool {
 
 func named(pod *v1.Pod) string { return pod.Namespace + "/" + pod.Name }
 
-// maxChecks bounds how many requirements of selectors are compared with pods for one fleet: some 10 ms. Users choose selectors and pods. Of the variants beyond it no pod
-// is known.
+// maxChecks bounds how many requirements of selectors are compared with pods for one fleet: some 10 ms. Users choose selectors and pods. The
+// controller knows no pod of the variants beyond it.
 const maxChecks = 200_000
 
 // lowest returns the pod of a variant with the lowest priority, nil where it has none.

@@ -96,7 +96,7 @@ func TestProfileOfThePods(t *testing.T) {
 	}
 }
 
-// What is missing leaves the fleet as it is, and the message says what helps.
+// A missing part of a profile leaves the fleet as it is, and the message says what helps.
 func TestProfilesThatSayTooLittle(t *testing.T) {
 	for _, test := range []struct {
 		name      string

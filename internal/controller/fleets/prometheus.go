@@ -54,7 +54,7 @@ const (
 
 // measurement is what Prometheus said of a fleet.
 type measurement struct {
-	// rate is requests a second, NaN where problem says why it is unknown. Where summed is set, there is no query for it: the rates of the
+	// rate is requests a second, NaN where problem says why it is unknown. If summed is set, there is no query for it: the rates of the
 	// variants say it.
 	rate    float64
 	problem *refusal

@@ -18,8 +18,8 @@ import (
 	"github.com/tandem-gpu/tandem/test/must"
 )
 
-// Whatever is wrong with Prometheus: nothing changes, for as long as it lasts, and the condition says why. What answers with texts of another API
-// is not quoted.
+// If anything is wrong with Prometheus, nothing changes, for as long as it lasts, and the condition says why. The condition does not quote a
+// server that answers with texts of another API.
 func TestUnknownRate(t *testing.T) {
 	for _, test := range []struct {
 		name  string

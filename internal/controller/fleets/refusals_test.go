@@ -17,7 +17,8 @@ import (
 	"github.com/tandem-gpu/tandem/test/must"
 )
 
-// Whatever the controller must not write keeps its size, and a condition says why. The fleet needs more replicas in all cases.
+// An object that the controller must not write keeps its size, and a condition says why. The fleet needs more replicas in all
+// cases.
 func TestRefusals(t *testing.T) {
 	deployments := schema.GroupResource{Group: "apps", Resource: "deployments"}
 	autoscaled := func(apiVersion, kind, name string) *autoscalingv2.HorizontalPodAutoscaler {
@@ -122,7 +123,7 @@ func TestRefusals(t *testing.T) {
 	}
 }
 
-// Of two fleets with one scale target, or one rule, the older one has it. The other one leaves it as it is.
+// If two fleets have one scale target, or one rule, the older one has it. The other one leaves it as it is.
 func TestTwoFleetsWithOneTarget(t *testing.T) {
 	for _, test := range []struct {
 		name string

@@ -86,7 +86,7 @@ func TestReportedRates(t *testing.T) {
 	}
 }
 
-// What is not known keeps the sizes.
+// A rate that is not known keeps the sizes.
 func TestReportedRatesUnknown(t *testing.T) {
 	for name, test := range map[string]struct {
 		rates []string

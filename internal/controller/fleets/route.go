@@ -122,8 +122,8 @@ func (r *route) findRule(rules []any, name string) *refusal {
 	return nil
 }
 
-// another refuses a route in which a rule that is not the fleet's has a backend for each variant too. Who puts a rule before that of the fleet moves it to
-// another place, and its weights would go into the wrong one.
+// another refuses a route in which a rule that is not the fleet's has a backend for each variant too. A user who puts a rule before that of the fleet
+// moves it to another place, and its weights would go into the wrong one.
 func (r *route) another(rules []any, f *v1alpha1.InferenceFleet) *refusal {
 	for i := range rules {
 		if slices.ContainsFunc(r.rules, func(known rule) bool { return known.index == i }) {

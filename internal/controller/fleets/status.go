@@ -46,7 +46,7 @@ func said(kind string, problem *refusal, reason, message string) condition {
 	return condition{kind, metav1.ConditionTrue, reason, message}
 }
 
-// undeclared returns the status of a fleet of which not all is declared as it must be: what was written last stands, and the conditions say why
+// undeclared returns the status of a fleet of which not all is declared as it must be: the last status stands, and the conditions say why
 // nothing changes.
 func (v *visit) undeclared(problem *refusal) *v1alpha1.InferenceFleetStatus {
 	s := v.object.Status.DeepCopy()

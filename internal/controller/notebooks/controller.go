@@ -32,7 +32,7 @@ type Options struct {
 	Recorder events.EventRecorder
 	// Every is the time between two looks at a notebook.
 	Every time.Duration
-	// Notice is the time from the warning to the end. Of a notebook with a shorter idle time it is half of that.
+	// Notice is the time from the warning to the end. For a notebook with a shorter idle time it is half of that.
 	Notice time.Duration
 	// Now is the clock; nil is the real one. Pace is how many times as fast it runs as the real one, by which the Controller looks; 0 is 1.
 	Now  func() time.Time

@@ -18,7 +18,7 @@ func value(t testing.TB, c prometheus.Collector) float64 {
 	return testutil.ToFloat64(c)
 }
 
-// What is served is what the table, and so the reference page, says.
+// The controller serves the metrics that the table, and so the reference page, says.
 func TestMetricsAreThoseOfTheTable(t *testing.T) {
 	w := newWorld(t)
 	r := prometheus.NewRegistry()

@@ -74,7 +74,7 @@ func TestCulls(t *testing.T) {
 	w.want("Parked", parkPatch)
 }
 
-// A cell that begins while the notebook is warned keeps it, and what the pod showed goes.
+// A cell that begins while the notebook is warned keeps it, and the times that the pod showed go.
 func TestWorkKeeps(t *testing.T) {
 	w := newWorld(t)
 	w.idleFor(50 * time.Minute)
@@ -87,7 +87,7 @@ func TestWorkKeeps(t *testing.T) {
 	}
 }
 
-// What the pod shows is written once while it is right, and only after a quarter of the idle time.
+// The controller writes once what the pod shows, while it is right, and only after a quarter of the idle time.
 func TestShownOnce(t *testing.T) {
 	w := newWorld(t)
 	w.jupyter.kernels("busy", noon)
@@ -110,7 +110,7 @@ func TestShownOnce(t *testing.T) {
 	}
 }
 
-// A kernel that is idle keeps its notebook where the pod's own processes use the GPU. What is not the pod's own use says nothing.
+// A kernel that is idle keeps its notebook where the pod's own processes use the GPU. A use that is not the pod's own says nothing.
 func TestGPU(t *testing.T) {
 	for name, test := range map[string]struct {
 		tenant v1alpha1.GPUTenant
@@ -263,7 +263,7 @@ func TestInvalid(t *testing.T) {
 	w.want("Idle") // what the pod shows is hours old
 }
 
-// Whose owner withdraws, and what is being deleted, is looked at no longer.
+// The controller no longer looks at a notebook whose owner withdraws, or that is being deleted.
 func TestWithdrawn(t *testing.T) {
 	for name, change := range map[string]func(m *metav1.ObjectMeta){
 		"withdrawn": func(m *metav1.ObjectMeta) { m.Annotations = nil },
@@ -383,7 +383,7 @@ func TestRestartsPark(t *testing.T) {
 	}
 }
 
-// What a pod shows is worth nothing where its end is long over or it is no time. It goes while the server does not answer.
+// The times that a pod shows are worth nothing where the end is long over or they are no times. They go while the server does not answer.
 func TestShownIsNoLonger(t *testing.T) {
 	for name, test := range map[string]struct{ since, ends string }{
 		"last year":  {"2025-01-31T11:00:00Z", "2025-01-31T12:00:00Z"},
@@ -413,7 +413,7 @@ func TestShownIsNoLonger(t *testing.T) {
 	}
 }
 
-// A notebook that another object made, as Kubeflow's Notebook does, is never parked: that object would start it again, and what its kernels had in memory
+// A notebook that another object made, as Kubeflow's Notebook does, is never parked: that object would start it again, and the memory of its kernels
 // would be lost for nothing.
 func TestOwnedNotebook(t *testing.T) {
 	w := newWorld(t)

@@ -202,7 +202,7 @@ func TestDecideEvictsNoMoreThanItNeeds(t *testing.T) {
 	}
 }
 
-// Of the pods that may be evicted from a device the one of the highest priority stays, where one can.
+// If one of the pods that may be evicted from a device can stay, it is the one of the highest priority.
 func TestDecideEvictsTheLeastUrgent(t *testing.T) {
 	for _, lower := range []int{0, 1} {
 		o := racks()

@@ -24,7 +24,7 @@ const (
 	// startsWithin is how long after Kueue admitted it a Workload without pods on nodes still has its places. Pods that take longer wait for
 	// something else, and the places would be lost for others.
 	startsWithin = 2 * time.Minute
-	// maxAnswers bounds the answers of one pass. Where more Workloads wait, the next pass goes on after them.
+	// maxAnswers bounds the answers of one pass. If more Workloads wait, the next pass goes on after them.
 	maxAnswers = 100
 	// maxPodsInPass bounds their pods, but for the first Workload: 1,000 pods are placed in some ten milliseconds, and those that do not fit three times.
 	maxPodsInPass = 5000

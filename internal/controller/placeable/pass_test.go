@@ -378,7 +378,7 @@ func TestPriorities(t *testing.T) {
 	}
 }
 
-// What is served is what the table, and so the reference page, says.
+// The controller serves the metrics that the table, and so the reference page, says.
 func TestMetricsAreThoseOfTheTable(t *testing.T) {
 	r := prometheus.NewRegistry()
 	r.MustRegister(newWorld(t).Collectors()...)

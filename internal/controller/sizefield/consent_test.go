@@ -5,7 +5,8 @@ import (
 	"testing"
 )
 
-// An object consents by its template, wherever its kind has it, or by its label. What another gang, another way of resizing or nobody has there is none.
+// An object consents by its template, wherever its kind has it, or by its label. A value of another gang or of another way of resizing is no consent,
+// nor is a missing one.
 func TestConsents(t *testing.T) {
 	const (
 		both   = "{metadata: {labels: {tandem-gpu.io/gang: train}, annotations: {tandem-gpu.io/elastic-resize: size-fields}}}"

@@ -36,7 +36,7 @@ type Leave int
 const (
 	// HighestIndex says that the owner deletes the pods with the highest numbers.
 	HighestIndex Leave = iota
-	// Named says that the owner deletes the pods that the write names. Of pods in deletion it does not count those that are named.
+	// Named says that the owner deletes the pods that the write names. It does not count pods in deletion that are named.
 	Named
 	// Cheapest says that the owner deletes the pods with the least annotation CostAnnotation first, after those without a node.
 	Cheapest

@@ -244,7 +244,7 @@ func queued(o *unstructured.Unstructured) *unstructured.Unstructured {
 	return o
 }
 
-// What an object says can keep its number from changing.
+// The fields of an object can keep its number from changing.
 func TestNotElastic(t *testing.T) {
 	ray := func(spec string) string {
 		return "{apiVersion: ray.io/v1, kind: RayCluster, metadata: {name: a}, spec: {" + spec + "workerGroupSpecs: [{groupName: gpu, replicas: 2, numOfHosts: 2}, {groupName: b, replicas: 1}]}}"

@@ -29,8 +29,8 @@ type Condenser struct {
 // maxTemplates bounds the templates. More owners than that share less.
 const maxTemplates = 20_000
 
-// Condense is a transform for informers. Of pods, nodes and GPUNodes it keeps what the controller reads: of a large cluster the
-// rest would take several times as much memory. Other objects only lose their managed fields.
+// Condense is a transform for informers. It keeps what the controller reads of pods, nodes and GPUNodes: the rest would take
+// several times as much memory in a large cluster. Other objects only lose their managed fields.
 func (c *Condenser) Condense(object any) (any, error) {
 	switch o := object.(type) {
 	case *v1.Pod:

@@ -53,7 +53,7 @@ func rich(t *testing.T) *v1.Pod {
 	return p
 }
 
-// What the controller reads of a pod is the same before and after.
+// The controller reads the same of a pod before and after.
 func TestCondensedPod(t *testing.T) {
 	read := func(p *v1.Pod) string {
 		request, err := kube.Request(p)
@@ -80,7 +80,7 @@ func TestCondensedPod(t *testing.T) {
 	}
 }
 
-// Of the containers of a pod that has ended the last end is kept, and nothing else of any container.
+// The last end of the containers of a pod that has ended is kept, and nothing else of any container.
 func TestCondensedEnd(t *testing.T) {
 	ended := func(at int64) v1.ContainerStatus {
 		return v1.ContainerStatus{Name: "c", Image: "large", State: v1.ContainerState{Terminated: &v1.ContainerStateTerminated{

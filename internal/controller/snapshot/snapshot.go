@@ -107,8 +107,8 @@ type share struct {
 }
 
 // enter adds the shares of a node's pods to its ledger, in the order of their UIDs, as the scheduler does. A share that does not fit belongs to a
-// pod that may run all the same: the devices that it names take no new pod. Where a pod does not say which devices it has, the node takes none,
-// as the scheduler keeps gangs off such a node.
+// pod that may run all the same: the devices that it names take no new pod. If a pod does not say which devices it has, the node takes none, as
+// the scheduler keeps gangs off such a node.
 func (c *Cluster) enter(node int, shares []share) {
 	slices.SortFunc(shares, func(a, b share) int { return strings.Compare(string(a.uid), string(b.uid)) })
 	ledger, unknown, blocked := c.Nodes[node], false, map[vgpu.DeviceID]bool{}
@@ -137,9 +137,9 @@ func (c *Cluster) bind() {
 	c.Hosts = func(node int) vgpu.Room { return allocatable(c.Infos[node]) }
 }
 
-// ending reports whether a pod is about to end, and its devices count as free: who waits for them gets them soon. Where that is uncertain they do
-// not, as in the scheduler. A member that the controller has given up counts as gone however long its grace period is, and until it is overdue: else
-// the controller would give up another one in each pass.
+// ending reports whether a pod is about to end, and its devices count as free: a pod that waits for them gets them soon. If that is uncertain, they
+// do not, as in the scheduler. A member that the controller has given up counts as gone however long its grace period is, and until it is overdue:
+// else the controller would give up another one in each pass.
 func ending(pod *v1.Pod, now time.Time) bool {
 	if pod.DeletionTimestamp == nil {
 		return false

@@ -173,7 +173,7 @@ func TestTogether(t *testing.T) {
 	}
 }
 
-// What is legal, or somebody else's, is no finding.
+// A legal object, or one of somebody else, is no finding.
 func TestLegal(t *testing.T) {
 	for name, change := range map[string]func(*world){
 		"a further scheduler": func(w *world) {
@@ -246,7 +246,8 @@ func TestPages(t *testing.T) {
 	}
 }
 
-// Before an installation the API server alone is looked at. Who may not ask what it serves is told of the role that has the right.
+// Before an installation the checks look at the API server alone. They tell a user who may not ask what it serves of the role that
+// has the right.
 func TestServerAlone(t *testing.T) {
 	names := func(f *checks.Facts) (all []string) {
 		for _, x := range checks.Find(f).Findings {

@@ -15,7 +15,7 @@ import (
 // Source is one of the things that are read from a cluster.
 type Source string
 
-// Sources. What the API server says of itself needs no right.
+// Sources. Reading Server needs no right: the API server tells it of itself.
 const (
 	Server      Source = "server"
 	Nodes       Source = "nodes"

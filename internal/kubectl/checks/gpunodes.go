@@ -21,7 +21,7 @@ func isTrue(g *v1alpha1.GPUNode, condition string) bool {
 	return meta.IsStatusConditionTrue(g.Status.Conditions, condition)
 }
 
-// live returns the GPUNodes of nodes on which an agent runs: what other GPUNodes say is old.
+// live returns the GPUNodes of nodes on which an agent runs: the status of other GPUNodes is old.
 func (f *Facts) live() []*v1alpha1.GPUNode {
 	var all []*v1alpha1.GPUNode
 	for _, n := range f.watched() {

@@ -41,7 +41,7 @@ var (
 // would find clocks that differ.
 const staleLease = 3 * time.Minute
 
-// older reports whether a version is below a release, for example v1.33.9 below 1.34. What is no version is not older.
+// older reports whether a version is below a release, for example v1.33.9 below 1.34. A text that is no version is not older.
 func older(raw string, than *version.Version) bool {
 	v, err := version.ParseGeneric(raw)
 	return err == nil && v.LessThan(than)

@@ -115,7 +115,7 @@ func TestPodThatDoesNotStart(t *testing.T) {
 }
 
 // TestAbsentInFile: a snapshot in a file may be of another cluster, so the API server is not asked about a pod that it lacks.
-// What the reader may not see, and what is beyond the bound of the snapshot, is told and not guessed.
+// The answer tells what the reader may not see, and what is beyond the bound of the snapshot, and does not guess it.
 func TestAbsentFromAPart(t *testing.T) {
 	for want, x := range map[string]struct {
 		pod   *v1.Pod

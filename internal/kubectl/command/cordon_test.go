@@ -85,7 +85,7 @@ func TestCordon(t *testing.T) {
 	}
 }
 
-// What cannot be carried out changes nothing and says what is legal.
+// A command that cannot be carried out changes nothing and says what is legal.
 func TestCordonRefuses(t *testing.T) {
 	config, _ := apiServer(t, "")
 	for want, args := range map[string][]string{
@@ -122,7 +122,7 @@ func TestCordonRefuses(t *testing.T) {
 	}
 }
 
-// A GPUNode that somebody else has written meanwhile is read again, and what it says then is kept.
+// The command reads a GPUNode again that somebody else has written meanwhile, and keeps what it says then.
 func TestCordonTriesAgain(t *testing.T) {
 	const node = `{"apiVersion":"tandem-gpu.io/v1alpha1","kind":"GPUNode","metadata":{"name":"n1"},"spec":{"cordonedDevices":[%s]},
 		"status":{"devices":[{"id":"GPU-a","index":0,"health":"Healthy"}]}}`

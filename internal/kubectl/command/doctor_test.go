@@ -82,7 +82,7 @@ func TestDoctor(t *testing.T) {
 	}
 }
 
-// What may not be read is a warning, by which a run in CI fails unless it is told otherwise.
+// A source that may not be read is a warning, by which a run in CI fails unless it is told otherwise.
 func TestDoctorWithoutRights(t *testing.T) {
 	config, _ := apiServer(t, "/daemonsets")
 	for failOn, want := range map[string]int{"warning": Broken, "error": Broken} { // policies are missing too

@@ -207,7 +207,7 @@ func (e *eventful) tell(d *decisions.Decision) error {
 }
 
 // goOn tells what is decided until the context ends. The informer lists anew where the API server has forgotten what happened since its last
-// answer; what was told is not told again.
+// answer; goOn tells no decision again.
 func (e *eventful) goOn(ctx context.Context, namespace string) error {
 	ctx, stop := context.WithCancelCause(ctx)
 	defer stop(nil)

@@ -77,7 +77,7 @@ func eventsOf(args ...string) (code int, out, errs string) {
 	return code, o.String(), e.String()
 }
 
-// What Tandem's programs wrote is told, the newest last, and nothing of others.
+// The command tells the events that Tandem's programs wrote, the newest last, and nothing of others.
 func TestEvents(t *testing.T) {
 	config := eventServer(t, func(int) string {
 		return listed(9, told("b", "tandem-controller", "ElasticGrow", "Job/train", 2), told("x", "kubelet", "Pulled", "Pod/p", 1), told("a", "tandem-scheduler", "Preempted", "Pod/p", 1))
@@ -119,7 +119,7 @@ func TestEventsMisused(t *testing.T) {
 	}
 }
 
-// After a lost connection the command lists anew: what came meanwhile is told, and nothing twice.
+// After a lost connection the command lists anew: it tells what came meanwhile, and nothing twice.
 func TestEventsFollow(t *testing.T) {
 	a, b, c := told("a", "tandem-scheduler", "Preempted", "Pod/p", 1), told("b", "tandem-scheduler", "Preempted", "Pod/q", 1), told("c", "tandem-controller", "ElasticGrow", "Job/j", 1)
 	again := told("a", "tandem-scheduler", "Preempted", "Pod/p", 2)

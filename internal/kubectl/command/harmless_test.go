@@ -8,7 +8,8 @@ import (
 	"github.com/tandem-gpu/tandem/pkg/snapshot"
 )
 
-// What a terminal takes for commands is gone from all texts, also from those that tenants choose, such as the models of a request.
+// All texts lose the characters that a terminal takes for commands, also those that tenants choose, such as the models of a
+// request.
 func TestHarmless(t *testing.T) {
 	for _, bad := range []string{"X\x1b]0;owned\a", "X\u009b2J", "X\x7f"} {
 		s := &snapshot.Snapshot{

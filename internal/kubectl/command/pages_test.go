@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// What README.md and the guide show of why is what the command prints for the cluster of testdata/commands/pages.
+// README.md and the guide show of why what the command prints for the cluster of testdata/commands/pages.
 func TestPagesShowTheAnswer(t *testing.T) {
 	read := func(path string) string {
 		raw, err := os.ReadFile(path)

@@ -11,7 +11,7 @@ import (
 	"github.com/tandem-gpu/tandem/pkg/snapshot"
 )
 
-// Where the number of steps is known, the line says how many of them are done.
+// If the number of steps is known, the line says how many of them are done.
 func TestCountedSteps(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var out strings.Builder

@@ -53,8 +53,8 @@ func ask(ctx context.Context, config *rest.Config, o Options, address string) ([
 	return nil, refused(answer.StatusCode, strings.TrimSpace(string(said)))
 }
 
-// toScheduler returns the caller's credentials for the scheduler. What the kubeconfig says about the API server, its certificate
-// authority and its proxy, does not hold for the scheduler.
+// toScheduler returns the caller's credentials for the scheduler. The fields of the kubeconfig about the API server, its
+// certificate authority and its proxy, do not hold for the scheduler.
 func toScheduler(config *rest.Config, o *Options) *rest.Config {
 	c := rest.CopyConfig(config)
 	c.Host = "" // the request has the address

@@ -74,7 +74,7 @@ func TestAnswers(t *testing.T) {
 	}
 }
 
-// Where nothing listens, the error says first that the scheduler may not run.
+// If nothing listens, the error says first that the scheduler may not run.
 func TestNobodyListens(t *testing.T) {
 	gone := httptest.NewTLSServer(http.NotFoundHandler())
 	gone.Close()
@@ -108,7 +108,7 @@ func TestCertificate(t *testing.T) {
 	}
 }
 
-// What a person may not mean is refused before anything is sent.
+// The command refuses options that a person may not mean before it sends anything.
 func TestRefused(t *testing.T) {
 	s, asked := server(t, http.StatusOK, "the snapshot")
 	as := &rest.Config{Impersonate: rest.ImpersonationConfig{UserName: "somebody"}}

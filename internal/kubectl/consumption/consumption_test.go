@@ -155,7 +155,7 @@ func TestUnknownGroup(t *testing.T) {
 	}
 }
 
-// Long names are cut in front of the numbers, and what a terminal takes for commands is left out.
+// The table cuts long names in front of the numbers, and leaves out characters that a terminal takes for commands.
 func TestTable(t *testing.T) {
 	rate := int64(45_678_900)
 	rows := []Row{{Name: "a/train\x1b[2J-with-a-long-name", Node: "n1", HeldMilli: 400, HeldBytes: 16 << 30, RateMicro: &rate}}

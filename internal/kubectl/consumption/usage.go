@@ -1,6 +1,6 @@
 // Package consumption says who uses how much of what they hold, from a snapshot.
 //
-// It is a function of the snapshot alone. What nobody has measured is unknown, and never 0.
+// It is a function of the snapshot alone. A value that nobody has measured is unknown, and never 0.
 package consumption
 
 import (

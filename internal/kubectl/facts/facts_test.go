@@ -49,7 +49,8 @@ var sources = map[checks.Source]string{
 	checks.DaemonSets: "daemonsets", checks.Leases: "leases", checks.Policies: "validatingadmissionpolicies", checks.Bindings: "validatingadmissionpolicybindings",
 }
 
-// What the caller may not read is noted, by the verb that its Source names, and the rest is read. Another failure ends the reading and says of what.
+// The reader notes a Source that the caller may not read, by the verb that the Source names, and reads the rest. Another failure ends the reading
+// and says of what.
 func TestFailures(t *testing.T) {
 	for source, name := range sources {
 		forbidden := apierrors.NewForbidden(schema.GroupResource{Resource: name}, "", errors.New("no right"))

@@ -45,7 +45,7 @@ func TestSilent(t *testing.T) {
 	})
 }
 
-// A command that counts its parts says how many of them are done, and how long the others take at that speed. What came before the first part
+// A command that counts its parts says how many of them are done, and how long the others take at that speed. The time before the first part
 // does not count.
 func TestPart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

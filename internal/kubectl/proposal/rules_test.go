@@ -72,8 +72,8 @@ func TestRulesOfGPUShareAlone(t *testing.T) {
 	}
 }
 
-// What a simulation does not go by is named: extenders, other plugins, their arguments. The configuration that is deployed has nothing of
-// that kind.
+// The notes name what a simulation does not go by: extenders, other plugins, their arguments. The configuration that is deployed has
+// nothing of that kind.
 func TestRulesNotes(t *testing.T) {
 	deployed, err := os.ReadFile("../../../deploy/scheduler/config.yaml")
 	must.OK(t, err)

@@ -1,7 +1,7 @@
 // Package alerts has the alerts of Tandem as a table, and writes them as rules of Prometheus.
 //
-// An alert is for what somebody has to look at: what heals by itself waits until it should have healed. Each names the section of
-// docs/runbooks.md that says what it means, how to look and what to do.
+// An alert is for what somebody has to look at: a fault that heals by itself waits until it should have healed. Each names the
+// section of docs/runbooks.md that says what it means, how to look and what to do.
 package alerts
 
 import (

@@ -56,7 +56,8 @@ func TestMistakes(t *testing.T) {
 	}
 }
 
-// What is written has the panels one beside the other: none lies over another, and all ask the Prometheus that the user chose.
+// A written dashboard has the panels one beside the other: none lies over another, and all ask the Prometheus that the user
+// chose.
 func TestGrafana(t *testing.T) {
 	for _, d := range All() {
 		var b bytes.Buffer

@@ -21,7 +21,7 @@ import (
 
 var deployed = filepath.Join("..", "..", "..", "deploy", "monitoring")
 
-// What is in deploy/monitoring is what the tables say.
+// The files in deploy/monitoring are what the tables say.
 func TestFilesAreUpToDate(t *testing.T) {
 	want, err := files()
 	must.OK(t, err)

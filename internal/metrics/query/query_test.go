@@ -15,7 +15,7 @@ var (
 	waits = metrics.Family{Name: "wait_seconds", Type: metrics.Histogram, Labels: []string{"level"}}
 )
 
-// What is written is what a person would write.
+// The package writes expressions as a person would write them.
 func TestExpressions(t *testing.T) {
 	of := []string{Node, "device"}
 	for _, c := range []struct {

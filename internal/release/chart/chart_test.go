@@ -32,7 +32,8 @@ func TestComponents(t *testing.T) {
 	}
 }
 
-// Where the API server does not serve what sets the scheduler's name, the value is refused by its name, before anything is installed.
+// If the API server does not serve what sets the scheduler's name, the chart refuses the value by its name, before anything is
+// installed.
 func TestSchedulerNameNeedsItsAPI(t *testing.T) {
 	_, err := run(t, chartOf(t), "components: {schedulerName: true}\n", "template", "tandem")
 	if err == nil || !strings.Contains(err.Error(), "components.schedulerName: this API server does not serve "+mutating) {
@@ -71,7 +72,7 @@ func TestChartNamesItsRelease(t *testing.T) {
 	}
 }
 
-// What the chart cannot say of a component is an error that names the place.
+// A change of a component that the chart cannot say is an error that names the place.
 func TestComponentsOnlyAdd(t *testing.T) {
 	base := func() map[string]any {
 		return map[string]any{"spec": map[string]any{"replicas": 1, "args": []any{"a"}, "labels": map[string]any{"a": "b"}}}
@@ -217,7 +218,7 @@ func TestLegalValues(t *testing.T) {
 	}
 }
 
-// What is merged into the configuration of the agents is read by them.
+// The agents read the values that the chart merges into their configuration.
 func TestAgentReadsItsConfiguration(t *testing.T) {
 	values := "agent: {configuration: {slots: {default: 20, models: {NVIDIA-L4: 4}}, driver: {root: /run/nvidia/driver}}}\n"
 	o := objects(t, chartOf(t), values, systemNamespace)["ConfigMap tandem-agent-config"]

@@ -18,7 +18,7 @@ import (
 
 var update = flag.Bool("update", false, "write the golden files anew")
 
-// What values change, for prepared files of values: testdata/NAME.yaml has them, testdata/NAME.golden the changes.
+// Each prepared file of values, testdata/NAME.yaml, makes the changes of testdata/NAME.golden.
 func TestGolden(t *testing.T) {
 	files, err := filepath.Glob("testdata/*.yaml")
 	if err != nil || len(files) < 3 {

@@ -23,8 +23,8 @@ var spelled = map[reflect.Type]schema{
 // durationPattern is what Go's time.ParseDuration takes, without a sign.
 const durationPattern = `^([0-9]+(\.[0-9]+)?(ns|us|µs|ms|s|m|h))+$|^0$`
 
-// schemaOf returns the schema of a type: its fields by their names in JSON, and no others. What bounded cannot add, the program
-// says at its start.
+// schemaOf returns the schema of a type: its fields by their names in JSON, and no others. The program says at its start what
+// bounded cannot add.
 func schemaOf(t reflect.Type) schema {
 	if s, ok := spelled[t]; ok {
 		return s

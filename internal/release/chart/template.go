@@ -47,7 +47,7 @@ func (t *template) write(tree any) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	// What looks like Helm's language is text here: Prometheus has the same.
+	// Text that looks like Helm's language is only text here: Prometheus has the same.
 	text := escape(string(raw))
 	text = markLine.ReplaceAllStringFunc(text, func(line string) string {
 		m := markLine.FindStringSubmatch(line)

@@ -19,7 +19,7 @@ type cachedFacts struct {
 	facts reservation.Facts
 }
 
-// Facts returns what the API says of a gang. Where the state depends on the latest, it takes the members from the informer's store,
+// Facts returns what the API says of a gang. If the state depends on the latest, it takes the members from the informer's store,
 // since the gang's copy of a member may be older.
 func (l Locked) Facts(ref podgroup.Ref) reservation.Facts {
 	m := l.m

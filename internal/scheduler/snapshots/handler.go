@@ -49,7 +49,7 @@ func (h *handler) serve(w http.ResponseWriter, r *http.Request) {
 	writeView(w, r, v)
 }
 
-// answers reports whether this scheduler schedules. Where it does not, it has no state, and the answer says who has.
+// answers reports whether this scheduler schedules. If it does not, it has no state, and the answer says who has.
 func (h *handler) answers(w http.ResponseWriter, r *http.Request) bool {
 	leads, holder, err := h.leads(r.Context())
 	switch {
@@ -63,7 +63,7 @@ func (h *handler) answers(w http.ResponseWriter, r *http.Request) bool {
 	return err == nil && leads
 }
 
-// fail answers with 503: what failed is a question to the API server, which may succeed a moment later. The log has the reason.
+// fail answers with 503: a question to the API server failed, which may succeed a moment later. The log has the reason.
 func (h *handler) fail(w http.ResponseWriter, r *http.Request, err error) {
 	klog.FromContext(r.Context()).Error(err, "Serving the snapshot failed")
 	http.Error(w, "the scheduler cannot serve the snapshot now; its log says why", http.StatusServiceUnavailable)

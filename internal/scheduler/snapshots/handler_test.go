@@ -137,7 +137,7 @@ func TestWhoSeesWhat(t *testing.T) {
 	}
 }
 
-// Where it cannot be found out what a caller may see, the caller sees nothing.
+// If the scheduler cannot find out what a caller may see, the caller sees nothing.
 func TestUnknownRights(t *testing.T) {
 	b := newBed()
 	b.get("admin") // who has a view
@@ -159,7 +159,7 @@ func TestOneQuestionAboutAdministrators(t *testing.T) {
 	}
 }
 
-// A caller who has the snapshot gets no body, until the state changes. What it sees of it is what counts.
+// A caller who has the snapshot gets no body, until the state changes. Only the part of the state that it sees counts.
 func TestNotModified(t *testing.T) {
 	b := newBed()
 	etags := map[string]bool{}

@@ -29,8 +29,8 @@ const MapPath = "/map/"
 const (
 	// mapPause is the time from one look for the slider to the next. Shorter shows more steps, and fills mapBytes sooner.
 	mapPause = 10 * time.Second
-	// mapBytes bounds the memory of the slider's snapshots, compressed: an hour of some 300 full nodes that change at each look. Of 5,000
-	// it is about half an hour, since these are looked at once a minute.
+	// mapBytes bounds the memory of the slider's snapshots, compressed: an hour of some 300 full nodes that change at each look. For
+	// 5,000 it is about half an hour, since these are looked at once a minute.
 	mapBytes = 64 << 20
 )
 

@@ -110,7 +110,7 @@ func TestPaths(t *testing.T) {
 	}
 }
 
-// Where the API server does not answer, and where another scheduler schedules, the map shows nothing.
+// The map shows nothing where the API server does not answer, and where another scheduler schedules.
 func TestMapWithoutAnswers(t *testing.T) {
 	b, m := newMapBed()
 	second := read[gpumap.Moments](t, askMap(t.Context(), m, "admin", "moments")).Seconds[0]

@@ -247,7 +247,7 @@ func TestGates(t *testing.T) {
 	}
 }
 
-// TestEndedBefore: what is heard of a pod that ended before the period, and that is not known, changes nothing.
+// TestEndedBefore: news of a pod that ended before the period, and that is not known, change nothing.
 func TestEndedBefore(t *testing.T) {
 	b := newBed(t, gfd("n1", 1))
 	b.now = at(100)

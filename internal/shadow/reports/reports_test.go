@@ -93,7 +93,8 @@ func (r rights) Authorize(_ context.Context, a authorizer.Attributes) (authorize
 	return authorizer.DecisionNoOpinion, "", nil
 }
 
-// TestHandler: who may list all pods sees the examples, others see that there are some; wrong requests are told what is legal.
+// TestHandler: a user who may list all pods sees the examples, others see that there are some; wrong requests are told what is
+// legal.
 func TestHandler(t *testing.T) {
 	fails := false
 	h := &Handler{Asks: rights{"admin"}, Name: "default-scheduler", Source: NewSource(func() (*shadow.Report, error) {

@@ -76,7 +76,8 @@ func Play(sessions []Session, tenants []Tenant, until time.Duration) (r Result) 
 	return r
 }
 
-// next begins what comes next: a burst after an idle time, or the other way round. What the last step was too long is taken off it.
+// next begins what comes next: a burst after an idle time, or the other way round. It takes off the time by which the last step was too
+// long.
 func (n *notebook) next() {
 	n.computes = !n.computes
 	mean := n.Burst.Seconds()

@@ -36,7 +36,7 @@ func TestPlay(t *testing.T) {
 		{"beside a pod that goes", []bursts.Session{session(1, 1)}, []bursts.Tenant{{To: 51 * time.Hour, Part: .5}}, 1000 * time.Hour, 75, 100},
 		{"two that always compute", []bursts.Session{session(1, 1), session(1, 2)}, nil, 1000 * time.Hour, 100, 200},
 		// Two that compute for half of their time alone have the states idle, one, both with the weights 1, 2, 2 (machine repair
-		// with equal rates): .8 of the time the GPU works, and bursts take (.4 + 2 × .4) of it.
+		// with equal rates): 0.8 of the time the GPU works, and bursts take (0.4 + 2 × 0.4) of it.
 		{"two in turn", []bursts.Session{session(.5, 1), session(.5, 2)}, nil, 1000 * time.Hour, 80, 120},
 	} {
 		t.Run(tc.name, func(t *testing.T) {

@@ -100,8 +100,8 @@ func (t *Table) TimeOr(column string) (at time.Duration, known bool) {
 	return t.Time(column, time.Second), true
 }
 
-// Lasting keeps a measured duration above zero, which stands for an unknown one: what a file gives as nothing took less
-// than its unit, and counts as one unit.
+// Lasting keeps a measured duration above zero, which stands for an unknown one: a duration that a file gives as
+// nothing took less than its unit, and counts as one unit.
 func Lasting(d, unit time.Duration) time.Duration {
 	if d == 0 {
 		return unit

@@ -23,7 +23,7 @@ func TestTooManyRows(t *testing.T) {
 	}
 }
 
-// FuzzContent reads bytes that may be compressed: what cannot be decompressed gives an *Error.
+// FuzzContent reads bytes that may be compressed: bytes that cannot be decompressed give an *Error.
 func FuzzContent(f *testing.F) {
 	f.Add([]byte("name\np\n"))
 	f.Add([]byte{0x1f, 0x8b})

@@ -31,7 +31,7 @@ func container(t *rapid.T, name string) v1.Container {
 	return c
 }
 
-// Whatever the pods are, each is in the list or counted as left out, and the simulator reads the list.
+// Each of any pods is in the list or counted as left out, and the simulator reads the list.
 func TestListLaw(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		always := v1.ContainerRestartPolicyAlways

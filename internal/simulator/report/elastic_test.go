@@ -9,7 +9,8 @@ import (
 	"github.com/tandem-gpu/tandem/internal/simulator/report"
 )
 
-// TestElasticTable: a row for each elastic job, up to ten of a run, with up to eight numbers of workers; what never was is –.
+// TestElasticTable: a row for each elastic job, up to ten of a run, with up to eight numbers of workers; a value that never
+// was is –.
 func TestElasticTable(t *testing.T) {
 	jobs := []report.ElasticJob{
 		{

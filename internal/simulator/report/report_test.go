@@ -75,7 +75,7 @@ func TestProgressInALog(t *testing.T) {
 	(&report.Progress{}).Step(1, 2) // nowhere to tell it
 }
 
-// TestProgressOfParts: what has several steps is counted with a decimal.
+// TestProgressOfParts: runs of several steps are counted with a decimal.
 func TestProgressOfParts(t *testing.T) {
 	var out strings.Builder
 	now := time.Unix(1000, 0)

@@ -7,7 +7,7 @@ import (
 	"github.com/tandem-gpu/tandem/internal/simulator/report"
 )
 
-// TestWorkTable: a row for each run with work, and one for each part with an order; what never was is –.
+// TestWorkTable: a row for each run with work, and one for each part with an order; a value that never was is –.
 func TestWorkTable(t *testing.T) {
 	s := report.Scenario{Results: []report.RunResult{
 		{Policy: "native", Seed: 1, Work: &report.Work{

@@ -47,7 +47,7 @@ func play(t *testing.T, f *requests.Fleet, running func(at time.Duration) int) (
 
 func one(time.Duration) int { return 1 }
 
-// TestQueue: with five exponential requests a second a hundredth takes longer than 921 ms, since ln 100 ÷ (10 − 5) is .921.
+// TestQueue: with five exponential requests a second a hundredth takes longer than 921 ms, since ln 100 ÷ (10 − 5) is 0.921.
 func TestQueue(t *testing.T) {
 	r, _ := play(t, fleetOf(921*time.Millisecond, minutes(2000, 5)), one)
 	got := r.Result()
@@ -159,7 +159,7 @@ func TestUntil(t *testing.T) {
 	}
 }
 
-// TestForPeak: within .95 × 970 ms, which is 921.5 ms, a replica serves 5 requests a second: two serve the highest rate, 9.
+// TestForPeak: within 0.95 × 970 ms, which is 921.5 ms, a replica serves 5 requests a second: two serve the highest rate, 9.
 func TestForPeak(t *testing.T) {
 	f := fleetOf(970*time.Millisecond, []float64{1, 9, 3})
 	f.Most = 4

@@ -34,7 +34,7 @@ type Fleet struct {
 // Lasts returns the time from the start of the first replicas until the rates end.
 func (f *Fleet) Lasts() time.Duration { return f.Load + time.Duration(len(f.Rates))*time.Minute }
 
-// sizedFor is the part of the promise that a fixed size is for, as in package traffic: what is left is for the noise of a minute.
+// sizedFor is the part of the promise that a fixed size is for, as in package traffic: the rest is for the noise of a minute.
 const sizedFor = .95
 
 // ForPeak returns the least number of replicas that keep the promise at the highest rate, and false where no number up to Most does.

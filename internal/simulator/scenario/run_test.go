@@ -113,7 +113,7 @@ func TestEach(t *testing.T) {
 	}
 }
 
-// TestEachFails: the error does not depend on how many tasks run at once, and what has not begun is left.
+// TestEachFails: the error does not depend on how many tasks run at once, and tasks that have not begun are left.
 func TestEachFails(t *testing.T) {
 	for _, processors := range []int{1, 8} {
 		defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(processors))

@@ -140,7 +140,7 @@ func (r *reader) policies(list []scalar) []string {
 	return all
 }
 
-// queue reads the order of the queue. Where nothing stands, others overtake a job that does not fit, as with Tandem's scheduler.
+// queue reads the order of the queue. If nothing stands there, others overtake a job that does not fit, as with Tandem's scheduler.
 func (r *reader) queue(s scalar) sim.Queue {
 	if s == "" {
 		return sim.Skip

@@ -50,7 +50,7 @@ func TestOf(t *testing.T) {
 			Jobs: report.Jobs{Arrived: 3, Finished: 2, Running: 1},
 			// Half for 10 s, all for 5 s, none for 5 s of 20 s: (5 + 5)/20.
 			AllocatedPercent: report.OverTime{Mean: 50, Peak: 100, End: 50},
-			// The usual pod wants a whole GPU: what a and c leave is lost, 50 for 10 s of 20 s.
+			// The usual pod wants a whole GPU: the rest beside a and c is lost, 50 for 10 s of 20 s.
 			FragmentationPercent: report.OverTime{Mean: 25, Peak: 50, End: 50},
 			WaitSeconds:          &report.Quantiles{Mean: 2.6667, P50: 0, P99: 8, Max: 8}, // 0, 8, 0
 			JCTSeconds:           &report.Quantiles{Mean: 11.5, P50: 10, P99: 13, Max: 13},
@@ -104,7 +104,7 @@ gangs: {drain: enabled, drain_after: 2s}
 	}
 }
 
-// TestNothingFinishes: what has no value is left out, not zero.
+// TestNothingFinishes: a figure without a value is left out, not zero.
 func TestNothingFinishes(t *testing.T) {
 	r := play(t, `
 name: endless

@@ -7,7 +7,7 @@ import (
 )
 
 // gavelJob reads a row of a trace of Gavel (OSDI'20). The App is the job_type, and each of the scale_factor workers has a
-// whole GPU. How long a job runs depends on the GPU, so the durations are unknown.
+// whole GPU. The duration of a job depends on the GPU, so the durations are unknown.
 func gavelJob(t *csvtable.Table, all *Trace) {
 	j := nameless(t)
 	j.App = t.Text("job_type")

@@ -7,8 +7,8 @@ import (
 )
 
 // polluxJob reads a row of a workload of Pollux (OSDI'21) or Sia (SOSP'23). The App is the application, and each of the
-// num_replicas workers has a whole GPU. How long a job runs depends on its placement and its batch size, so the durations
-// are unknown.
+// num_replicas workers has a whole GPU. The duration of a job depends on its placement and its batch size, so the
+// durations are unknown.
 func polluxJob(t *csvtable.Table, all *Trace) {
 	j := job(t, t.Text("name"))
 	t.Unique("name", j.Name, "name")

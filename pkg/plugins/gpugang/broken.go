@@ -16,11 +16,11 @@ import (
 )
 
 // A running gang that lacks members keeps the GPUs of the others idle until they are back. So it goes before other pods of its
-// priority, whatever the order of the scheduler's queue: whoever is about to get room waits until these gangs have been planned. An
-// older pod could take the room of a lost member for good.
+// priority, whatever the order of the scheduler's queue: a pod that is about to get room waits until these gangs have been planned.
+// An older pod could take the room of a lost member for good.
 
-// Bounds of what these plans cost the placements of others. Of the gangs that lack members the first mostBroken alone go first: more
-// take longer, and whoever waits behind four others hardly gets the room. A plan in vain is left out at the next placement, then at
+// Bounds of what these plans cost the placements of others. Only the first mostBroken gangs that lack members go first: more take
+// longer, and a gang that waits behind four others hardly gets the room. A plan in vain is left out at the next placement, then at
 // three, and so on up to mostSkipped, until the gang itself has been tried, as it is when room comes free. A larger number costs less
 // where many pods are placed beside such a gang, and an older pod takes its room where its events come late.
 const (

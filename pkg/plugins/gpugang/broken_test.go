@@ -73,7 +73,7 @@ func TestRunningGangLeavesRoom(t *testing.T) {
 	})
 }
 
-// Of two running gangs that lack members the one that has waited longer goes first, whatever the order of the queue.
+// If two running gangs lack members, the one that has waited longer goes first, whatever the order of the queue.
 func TestRunningGangsTakeTurns(t *testing.T) {
 	for _, names := range [][2]string{{"a", "b"}, {"b", "a"}} {
 		t.Run(names[0], func(t *testing.T) {
@@ -165,7 +165,7 @@ func TestGangsEnd(t *testing.T) {
 }
 
 // A member that a plugin refuses before it gets to its place, such as for a claim that is missing, ends the plan: others get the GPUs.
-// Where the gang can run without it, the others run.
+// If the gang can run without it, the others run.
 func TestMemberRefusedInPreFilter(t *testing.T) {
 	for _, least := range []int{3, 2} {
 		t.Run(fmt.Sprint(least, " of 3"), func(t *testing.T) {

@@ -90,8 +90,8 @@ func TestBackfill(t *testing.T) {
 	})
 }
 
-// A gang of a higher priority takes the turn: what was kept for the other is given up when room is kept for it. The other says so
-// even where the reason why it waits was found a moment before.
+// A gang of a higher priority takes the turn: the room of the other is given up when room is kept for it. The other says so even
+// where the reason why it waits was found a moment before.
 func TestDrainsTakeTurns(t *testing.T) {
 	for name, left := range map[string]time.Duration{"the reason is sought again": 0, "the reason is repeated": 30 * time.Second / 2} {
 		t.Run(name, func(t *testing.T) {
@@ -120,7 +120,7 @@ func TestDrainsTakeTurns(t *testing.T) {
 	}
 }
 
-// Where a device that is kept turns sick, other room is kept.
+// If a kept device turns sick, the plugin keeps other room.
 func TestDrainLeavesUnhealthyDevices(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := drained(t, 4, pod("passing", 10))

@@ -239,7 +239,7 @@ func TestOtherPluginRefusesThePlan(t *testing.T) {
 	})
 }
 
-// What is not read yet when the scheduler starts is no refusal: every member gets the true refusal when it is read.
+// An object that is not read yet when the scheduler starts is no refusal: every member gets the true refusal when it is read.
 func TestMembersGetTheReasonWhenAllIsRead(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := prepareCluster(t, 2)

@@ -10,7 +10,7 @@ import (
 	"github.com/tandem-gpu/tandem/test/servedmetrics"
 )
 
-// What is served is what the table, and so the reference page, says.
+// The plugin serves the metrics that the table, and so the reference page, says.
 func TestMetricsAreThoseOfTheTable(t *testing.T) {
 	m := newMetrics()
 	r := metrics.NewKubeRegistry()

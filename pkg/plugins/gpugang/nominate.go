@@ -56,7 +56,7 @@ func expectations(made *reservation.Made, info fwk.PodGroupInfo) *fwk.PodGroupPo
 	return &fwk.PodGroupPostFilterResult{NominatingInfos: infos}
 }
 
-// noNomination is the result of PostFilter for a member without a place: what the API says of its node ends too.
+// noNomination is the result of PostFilter for a member without a place: the nomination in the API ends too.
 func noNomination() *fwk.PostFilterResult {
 	return &fwk.PostFilterResult{NominatingInfo: &fwk.NominatingInfo{NominatingMode: fwk.ModeOverride}}
 }

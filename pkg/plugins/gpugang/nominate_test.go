@@ -45,7 +45,7 @@ func (c *cluster) incomplete(name string, count int) []*v1.Pod {
 	return pods
 }
 
-// gated creates all members of a gang, and the scheduler does not try them: what a test writes down for them stands.
+// gated creates all members of a gang, and the scheduler does not try them: the state that a test writes down for them stands.
 func (c *cluster) gated(name string, count, least int) []*v1.Pod {
 	c.T.Helper()
 	pods := members(name, count, least, 10)
@@ -86,7 +86,7 @@ func TestNominationsEndWithThePlan(t *testing.T) {
 	})
 }
 
-// What the API says of a member's node is no place: it ends without the member being tried.
+// A nomination that the API shows of a member is no place: it ends without the member being tried.
 func TestNominationsInTheAPIEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCluster(t, 2)
@@ -103,7 +103,8 @@ func TestNominationsInTheAPIEnd(t *testing.T) {
 	})
 }
 
-// What the API says of a member's node may be out of date: that does not end its nomination for the node where it has its place.
+// A nomination that the API shows of a member may be out of date: it does not end the member's nomination for the node where it
+// has its place.
 func TestNominationOutlivesOneInTheAPI(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCluster(t, 2, 2)

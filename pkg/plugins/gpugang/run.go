@@ -122,8 +122,8 @@ func (p *Plugin) release(ctx context.Context, e *reservation.Evict) {
 }
 
 // evict evicts a member as far as its budgets allow. The API server checks them first, and takes the eviction off what
-// they allow; then it marks the pod and deletes it. Where the API server refuses the mark, since the pod's annotations
-// are too long for any update, evict deletes the pod.
+// they allow; then it marks the pod and deletes it. If the API server refuses the mark, since the pod's annotations are
+// too long for any update, evict deletes the pod.
 func (p *Plugin) evict(ctx context.Context, pod *v1.Pod) error {
 	uid := pod.UID
 	options := metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &uid}}

@@ -103,7 +103,7 @@ func TestTooLargeForAnyHost(t *testing.T) {
 	})
 }
 
-// What keeps a gang from nodes beside their devices is named, as for single pods.
+// The message names the reason, beside devices, that keeps a gang from nodes, as for single pods.
 func TestBarredNodesAreNamed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCluster(t, 1, 1)
@@ -153,7 +153,7 @@ func TestGangForCordonedNodes(t *testing.T) {
 	})
 }
 
-// Where the end of no pod would help a gang, its message does not say that pods do not declare their ends.
+// If the end of no pod would help a gang, its message does not say that pods do not declare their ends.
 func TestBoundedDrainsAreNotToBlame(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := prepareCluster(t, 1, 1)

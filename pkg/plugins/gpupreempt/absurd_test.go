@@ -61,7 +61,7 @@ func TestFullVictim(t *testing.T) {
 	})
 }
 
-// Of a request that no node could ever meet the message does not speak of preemption, whichever pods could leave.
+// The message of a request that no node could ever meet does not speak of preemption, whichever pods could leave.
 func TestNothingIsSaidOfTheImpossible(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -15,8 +15,8 @@ import (
 // notes remember what the pods of nodes say of themselves. Most are the same from one preemptor to the next, and reading
 // 40,000 of them anew takes the larger part of an attempt.
 //
-// A note holds for one object of a pod, by its address: what changes about a pod comes as another object. A generation of the
-// node would not do, since the scheduler goes back to earlier ones in a group's cycle.
+// A note holds for one object of a pod, by its address: a change of a pod comes as another object. A generation of the node
+// would not do, since the scheduler goes back to earlier ones in a group's cycle.
 type notes struct {
 	mu sync.Mutex
 	// byNode has them in the order in which the scheduler lists the pods of the node.

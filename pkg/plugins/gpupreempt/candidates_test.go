@@ -118,7 +118,7 @@ func info(t testing.TB, p *v1.Pod) fwk.PodInfo {
 	return i
 }
 
-// Of nodes that are out of the question only members of gangs are listed, with what they take.
+// On nodes that are out of the question the plugin lists only members of gangs, with what they take.
 func TestCandidatesOfNodes(t *testing.T) {
 	t.Parallel()
 	s := newCensus(t)
@@ -154,8 +154,8 @@ func TestCandidatesOfNodes(t *testing.T) {
 	}
 }
 
-// Whatever happens to pods, nodes, budgets and the clock between two looks: what is remembered is what a plugin sees that looks
-// for the first time.
+// The plugin remembers what a plugin sees that looks for the first time, whatever happens to pods, nodes, budgets and the clock
+// between two looks.
 func TestNotesProperty(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(r *rapid.T) {
@@ -242,7 +242,7 @@ func (calm) RunPreFilterExtensionRemovePod(context.Context, fwk.CycleState, *v1.
 	return nil
 }
 
-// Where pods that are nominated for a host need its room, the cheapest pods there make none: others are evicted, or none. Each node
+// If pods that are nominated for a host need its room, the cheapest pods there make none: others are evicted, or none. Each node
 // has 3 CPUs left and a pod with one on its only device; the preemptor needs 2, and the pod of n1 is the cheaper one.
 func TestRoomOfNominated(t *testing.T) {
 	t.Parallel()

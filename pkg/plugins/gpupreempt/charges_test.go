@@ -44,7 +44,7 @@ func TestBudgetIsChargedAtOnce(t *testing.T) {
 	})
 }
 
-// What is charged to a budget ends with the version of it, and with the victim.
+// A charge to a budget ends with the version of the budget, and with the victim.
 func TestCharges(t *testing.T) {
 	t.Parallel()
 	now := time.Unix(1e9, 0)

@@ -186,7 +186,7 @@ func TestGangsAreNotTorn(t *testing.T) {
 	})
 }
 
-// Nor is a gang torn whose preemptor goes in the middle; what comes after it stays.
+// A gang whose preemptor goes in the middle is not torn either; the units after it stay.
 func TestGangsAreNotTornByTheirPreemptor(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -204,7 +204,7 @@ func TestGangsAreNotTornByTheirPreemptor(t *testing.T) {
 	})
 }
 
-// What may be over in a moment is tried again.
+// The plugin tries an eviction again after an error that may be over in a moment.
 func TestEvictionIsTriedAgain(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -299,7 +299,7 @@ func TestOnlyTheVictimIsEvicted(t *testing.T) {
 	})
 }
 
-// What kubelets do not end in time is not counted on.
+// The plugin does not count on pods that kubelets do not end in time.
 func TestGrace(t *testing.T) {
 	t.Parallel()
 	now := time.Unix(1e9, 0)

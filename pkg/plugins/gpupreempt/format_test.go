@@ -13,8 +13,8 @@ import (
 	"github.com/tandem-gpu/tandem/test/fakeapi"
 )
 
-// The framework takes the answers of plugins for formats. Whatever a user or the API server wrote, the events have it as it was:
-// those of GPUShare, of GPUGang and of GPUPreempt.
+// The framework takes the answers of plugins for formats. The events of GPUShare, of GPUGang and of GPUPreempt have the text of
+// a user or of the API server as it was.
 func TestEventsHaveWhatUsersWrote(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

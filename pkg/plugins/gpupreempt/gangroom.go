@@ -180,9 +180,9 @@ func (p *Plugin) blockPlacement(e *eviction) {
 	}
 }
 
-// withdrawMember takes back a member without a node, in memory, where that takes no eviction. Where the members of a
-// gang must not bind yet, it gives up the plan with all members. A member that lost its place already stays where it
-// is. The result says whether there is nothing to evict.
+// withdrawMember takes back a member without a node, in memory, where that takes no eviction. If the members of a gang
+// must not bind yet, it gives up the plan with all members. A member that lost its place already stays where it is. The
+// result says whether there is nothing to evict.
 func (p *Plugin) withdrawMember(ctx context.Context, pod *v1.Pod) (withdrawn bool) {
 	ref, isMember := p.machine.GangOf(pod)
 	seen := p.seen(pod)

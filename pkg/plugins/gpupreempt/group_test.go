@@ -224,7 +224,7 @@ func TestGangWaitsForItsTurn(t *testing.T) {
 	})
 }
 
-// Where an eviction fails, the room is given up and sought again.
+// If an eviction fails, the plugin gives up the room and seeks it again.
 func TestGangTriesAgainAfterFailure(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -342,7 +342,7 @@ func TestStoppedEvictionLeavesLaterRoom(t *testing.T) {
 	})
 }
 
-// A member stays that was chosen as surplus and is none any more, as does all that comes after it. Where its gang goes anyway, so
+// A member that was chosen as surplus and is none any more stays, as does all that comes after it. If its gang goes anyway, so
 // does the member.
 func TestSurplusIsLookedAtAgain(t *testing.T) {
 	t.Parallel()

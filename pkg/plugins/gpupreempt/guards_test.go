@@ -72,7 +72,7 @@ func TestBudgetIsPreferred(t *testing.T) {
 	})
 }
 
-// Where a budget forbids all, it is violated as the last resort, or not at all: then the pod waits until it allows more.
+// If a budget forbids all, the plugin violates it as the last resort, or not at all: then the pod waits until the budget allows more.
 func TestBudgetForbidsAll(t *testing.T) {
 	t.Parallel()
 	t.Run("Preferred", func(t *testing.T) {
@@ -291,7 +291,7 @@ func TestDisabled(t *testing.T) {
 	})
 }
 
-// Where no pod is evicted, what another mode left of a nomination ends: it would keep CPU and memory of the node from others.
+// In a mode without evictions, a nomination that another mode left ends: it would keep CPU and memory of the node from others.
 func TestOldNominationsEnd(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -374,7 +374,7 @@ func TestCutSearchIsReported(t *testing.T) {
 	})
 }
 
-// Of a thousand pods the one goes that costs the least.
+// The plugin evicts the pod that costs the least of a thousand.
 func TestThousandCandidates(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -102,7 +102,7 @@ func (c *cluster) victimEvents() (events, pods int) {
 	return events, len(of)
 }
 
-// Of 1,200 candidates the 400 go that cost the least, with one condition, one deletion and one event each.
+// The plugin evicts the 400 of 1,200 candidates that cost the least, with one condition, one deletion and one event each.
 func TestHundredsOfVictims(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -75,7 +75,7 @@ func (n named) NominatedPodsForNode(node string) []fwk.PodInfo {
 	return nil
 }
 
-// What others of the same priority are nominated for is taken from the host, and nothing else.
+// The plugin takes from the host the room of other nominated pods of the same priority, and nothing else.
 func TestSetAside(t *testing.T) {
 	t.Parallel()
 	nominated := named{}
@@ -150,7 +150,7 @@ func TestPreEnqueue(t *testing.T) {
 	})
 }
 
-// Where no pod has a lower priority, core is not asked.
+// If no pod has a lower priority, the plugin does not ask core.
 func TestNoPodOfALowerPriority(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -208,7 +208,7 @@ func TestOtherPluginsAreAsked(t *testing.T) {
 	})
 }
 
-// Where something else than room is in the way, a port of the host say, the pod that has it goes, and no other.
+// If something else than room is in the way, a port of the host say, the pod that has it goes, and no other.
 func TestReprieve(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -221,7 +221,7 @@ func TestReprieve(t *testing.T) {
 	})
 }
 
-// Where the pod that has the port ends soon by itself the preemptor waits for it, also if nobody else is on its node.
+// If the pod that has the port ends soon by itself, the preemptor waits for it, also if nobody else is on its node.
 func TestReprieveWaits(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

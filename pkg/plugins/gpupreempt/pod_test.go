@@ -254,7 +254,7 @@ func TestTakesOtherRoom(t *testing.T) {
 	}
 }
 
-// Where a victim cannot be evicted, the others stay, and the preemptor is tried again.
+// If a victim cannot be evicted, the others stay, and the preemptor is tried again.
 func TestEvictionFails(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -280,7 +280,7 @@ func TestEvictionFails(t *testing.T) {
 	})
 }
 
-// Where the pod does not fit although its victims are gone, since a device is sick now, another node is tried after a pause.
+// If the pod does not fit although its victims are gone, since a device is sick now, another node is tried after a pause.
 func TestMissed(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

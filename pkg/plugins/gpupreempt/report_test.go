@@ -18,7 +18,7 @@ import (
 	"github.com/tandem-gpu/tandem/test/bubble"
 )
 
-// A dry run asks other plugins too, and keeps no room: what it says is what would be done.
+// A dry run asks other plugins too, and keeps no room: it says what would be done.
 func TestDryRunOfAGangCallsOtherPlugins(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -13,7 +13,7 @@ import (
 	"github.com/tandem-gpu/tandem/pkg/vgpu"
 )
 
-// The framework asks the hints about every waiting pod at every event, which takes microseconds for each of them. Where the feature gate
+// The framework asks the hints about every waiting pod at every event, which takes microseconds for each of them. If the feature gate
 // SchedulerPreQueueingHints is on, it first asks a plugin once which pods an event concerns, and passes over all others, for all plugins.
 // So the answers here name each pod that the event may help for any plugin (decision 0038).
 

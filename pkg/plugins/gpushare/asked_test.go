@@ -96,7 +96,7 @@ func TestWhoMayGain(t *testing.T) {
 	}
 }
 
-// What is noted of a pod holds until its next attempt, or until its user changes it.
+// The note of a pod holds until its next attempt, or until its user changes it.
 func TestWhoMayGainNext(t *testing.T) {
 	d := waitingPods(t)
 	left := with(pod("former", 1), func(p *v1.Pod) { p.Spec.NodeName = "n1" })

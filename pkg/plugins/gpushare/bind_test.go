@@ -239,7 +239,7 @@ func TestBindThatIsNotSent(t *testing.T) {
 	}
 }
 
-// What the informer showed between Bind's last look at the pod and the room kept for it is not lost.
+// A change that the informer showed between Bind's last look at the pod and the room kept for it is not lost.
 func TestUnknownBindLooksAtTheInformerAgain(t *testing.T) {
 	for name, want := range map[string]int64{"landed": 0, "gone": 0, "waiting": 1} {
 		t.Run(name, func(t *testing.T) {

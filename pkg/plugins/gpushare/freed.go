@@ -162,7 +162,7 @@ func (s *state) keeps(a *vgpu.Assignment, least int32) bool {
 }
 
 // departure remembers, for the last pod that left, which kinds may use its room: the framework asks for each pending pod. The answers
-// hold for that event alone. What becomes free later is an event of its own.
+// hold for that event alone. Room that becomes free later is an event of its own.
 type departure struct {
 	mu      sync.Mutex
 	of      *v1.Pod

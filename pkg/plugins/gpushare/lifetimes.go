@@ -27,7 +27,7 @@ func newLifetimes() (*lifetimes, error) {
 	return &lifetimes{learner: learner, told: map[types.UID]*toldPod{}}, err
 }
 
-// How a pod ended beside what was predicted at its start.
+// These say how a pod ended beside what was predicted at its start.
 const (
 	endEarly    = "early"
 	endExpected = "expected"
@@ -65,8 +65,8 @@ func (l *lifetimes) observe(o lifetime.Observation) (string, error) {
 	return endExpected, nil
 }
 
-// lifetimeOf returns what is known of a pod before it ends. Workloads of one name in two namespaces need not be alike, and what runs in
-// one namespace is not to be found out from another.
+// lifetimeOf returns what is known of a pod before it ends. Workloads of one name in two namespaces need not be alike, and users of one
+// namespace must not find out what runs in another.
 func lifetimeOf(pod *v1.Pod, model string) lifetime.Pod {
 	p := lifetime.Pod{User: pod.Namespace, Workload: pod.Namespace + "/" + workloadOf(pod), Model: model}
 	if r, err := kube.Request(pod); err == nil {

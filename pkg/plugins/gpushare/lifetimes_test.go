@@ -85,8 +85,8 @@ func TestHowPodsEnd(t *testing.T) {
 	}
 }
 
-// What a pod said in the middle of its life is learned when it has ended, also where the scheduler's informer has dropped it by then; what it
-// said last counts for nothing, and of a pod that ended before this scheduler began nothing is known but that.
+// The plugin learns the words of a pod from the middle of its life when it has ended, also where the scheduler's informer has dropped it by
+// then. The last word counts for nothing, and the only known word of a pod that ended before this scheduler began is the last one.
 func TestProgressOfEndedPods(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCluster(t, gpuNode("n1", 2))

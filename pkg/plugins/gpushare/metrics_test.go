@@ -19,7 +19,7 @@ import (
 	"github.com/tandem-gpu/tandem/test/servedmetrics"
 )
 
-// What is served is what the table, and so the reference page, says.
+// The plugin serves the metrics that the table, and so the reference page, says.
 func TestMetricsAreThoseOfTheTable(t *testing.T) {
 	d := newDesk(t, gpuNode("n1", 1))
 	d.usual(weighing(slots(1), 1))

@@ -164,7 +164,7 @@ func TestEachPodCountsOnce(t *testing.T) {
 	})
 }
 
-// What a real informer tells, and tells again to a scheduler that starts anew.
+// A real informer tells the pods of the mix, and tells them again to a scheduler that starts anew.
 func TestRestartKeepsTheMix(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCluster(t, gpuNode("n1", 2))

@@ -105,8 +105,8 @@ func TestPromiseAmongUnknownPods(t *testing.T) {
 	expect(t, "Filter", d.tries(tenant("n", "", 5), "n1"), broken)
 }
 
-// What the snapshot says of a max-slowdown that is too low is true: with the one that it names the pod fits, and with a thousandth less it does
-// not. It names none where the promise of another pod is what would break.
+// The snapshot names the right max-slowdown where that of the pod is too low: with it the pod fits, and with a thousandth less it does not. The
+// snapshot names none where the promise of another pod would break.
 func TestRoomAtAnotherSlowdown(t *testing.T) {
 	refused := func(d *desk, p *v1.Pod) *snapshot.Refused {
 		cs, statuses := d.preFilter(p), framework.NewDefaultNodeToStatus()
@@ -178,7 +178,7 @@ func TestRefusalNamesTheNeighbour(t *testing.T) {
 	}
 }
 
-// What is declared counts for the next pod, and the promise of a pod that leaves no more.
+// A declaration counts for the next pod, and the promise of a pod that has left counts no more.
 func TestDeclarationsAndDeparturesCount(t *testing.T) {
 	d := newDesk(t, gpuNode("n1", 1))
 	resident := d.runs(tenant("r", "light", 5), "n1", 0)

@@ -294,8 +294,8 @@ func (b *builder) addHolds() {
 }
 
 // addNominated gives devices to nominated pods that have no hold. The framework adds them to the NodeInfo so that pods
-// of a lower priority see their room as taken; without devices they would not. Where they do not fit yet, because
-// victims are still leaving, their slots count for the node as a whole.
+// of a lower priority see their room as taken; without devices they would not. If they do not fit yet, because victims
+// are still leaving, their slots count for the node as a whole.
 func (b *builder) addNominated() {
 	slices.SortFunc(b.nominated, func(x, y *v1.Pod) int { return cmp.Compare(x.UID, y.UID) })
 	for _, pod := range b.nominated {

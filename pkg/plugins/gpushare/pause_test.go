@@ -169,7 +169,7 @@ func TestRefusedByTheKubelet(t *testing.T) {
 	})
 }
 
-// What says nothing of the node keeps no pod from it.
+// An end that says nothing of the node keeps no pod from it.
 func TestNoRefusal(t *testing.T) {
 	byHand := func(p *v1.Pod) { p.Annotations = nil }
 	leaving := func(p *v1.Pod) { p.DeletionTimestamp = &metav1.Time{Time: time.Unix(1, 0)} }

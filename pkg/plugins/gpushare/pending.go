@@ -200,7 +200,7 @@ func (w *pending) request(note func()) {
 	}
 }
 
-// run activates until ctx ends. Where the learner has news for the rule, it activates the pods that a promise keeps
+// run activates until ctx ends. If the learner has news for the rule, it activates the pods that a promise keeps
 // waiting once in rulePause. may reports whether a pod may have room on a node.
 func (w *pending) run(ctx context.Context, outdated func() bool, may func(pod *v1.Pod, node string) bool) {
 	tick := time.NewTicker(rulePause)

@@ -13,7 +13,7 @@ import (
 	"github.com/tandem-gpu/tandem/pkg/vgpu"
 )
 
-// Who is tried again after what.
+// Each event has the scheduler try the pods again that it may help.
 func TestActivatedPods(t *testing.T) {
 	d := newDesk(t)
 	w := d.plugin.pending

@@ -256,7 +256,7 @@ func newAnswer() firstAnswer {
 	return firstAnswer{done: done, announce: sync.OnceFunc(func() { close(done) })}
 }
 
-// Whose answer it is.
+// These are the indices of answered: the objects that the answer is about.
 const (
 	aboutGPUNodes = iota
 	aboutProfiles

@@ -18,9 +18,9 @@ import (
 )
 
 // PostFilter makes no room. After a shortlist that others refused it ends the chain of PostFilter plugins and has the pod
-// tried again with all nodes; so the profile lists it before DefaultPreemption. Else it adds the nearest miss to the
-// pod's event, with node and device, once per attempt and only where this plugin refused the node. Where those nodes could never
-// take the pod it names what closes the others instead, such as a cordon: what is illegal on some GPUs may be legal on theirs.
+// tried again with all nodes; so the profile lists it before DefaultPreemption. Else it adds the nearest miss to the pod's
+// event, with node and device, once per attempt and only where this plugin refused the node. If those nodes could never take the
+// pod, it names what closes the others instead, such as a cordon: a share that is illegal on some GPUs may be legal on theirs.
 func (p *Plugin) PostFilter(ctx context.Context, cs fwk.CycleState, pod *v1.Pod, statuses fwk.NodeToStatusReader) (*fwk.PostFilterResult, *fwk.Status) {
 	if p.missed(cs, pod) {
 		p.handle.Activate(klog.FromContext(ctx), map[string]*v1.Pod{klog.KObj(pod).String(): pod})

@@ -198,7 +198,7 @@ func curves(points ...[4]string) *v1alpha1.WorkloadProfile {
 	return p
 }
 
-// What a WorkloadProfile says counts for models of which the arguments say nothing.
+// The rates of a WorkloadProfile count for models of which the arguments say nothing.
 func TestRatesOfProfilesAndArguments(t *testing.T) {
 	d := ratedDesk(t) // 300 on an A100 for 3, 100 on a T4 for 0.5
 	d.declare(curves([4]string{"A100", "100", "600", ""}))

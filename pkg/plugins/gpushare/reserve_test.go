@@ -43,7 +43,7 @@ func TestReserveReplaysInAGroupCycle(t *testing.T) {
 		t.Fatalf("%d reservations are left after the revert", kept)
 	}
 
-	// In the other order, and without the siblings in the NodeInfo: who decides again takes GPU-n1-0 for b.
+	// In the other order, and without the siblings in the NodeInfo: a second decision would take GPU-n1-0 for b.
 	expect(t, "second member for real", d.reserve(csB, b, "n1"), "n1/GPU-n1-1")
 	expect(t, "first member for real", d.reserve(csA, a, "n1"), "n1/GPU-n1-0")
 }

@@ -65,7 +65,7 @@ func TestRoomIsWhatPodsLeave(t *testing.T) {
 			t.Errorf("%s: the ledger that was published then has the room %v now, want %v", step.what, got, step.want)
 		}
 	}
-	// What runs beside does not change what the devices hold.
+	// The pods beside do not change what the devices hold.
 	if taken, _ := d.plugin.state.nodes["n1"].cached.Load().ledger.Taken(); taken != 3 {
 		t.Errorf("%d slots are taken, want 3", taken)
 	}

@@ -48,7 +48,7 @@ func TestNamelessPodsGetTheirWorkload(t *testing.T) {
 	}
 }
 
-// Where nothing keeps tenants to their limits, each may use all of a device.
+// If nothing keeps tenants to their limits, each may use all of a device.
 func TestUnenforcedLimitsDoNotCount(t *testing.T) {
 	d := newDesk(t, gpuNode("n1", 1))
 	d.declare(declared("heavy", 100, 60))
@@ -175,7 +175,7 @@ func TestWhenTheRuleChanges(t *testing.T) {
 	check("but not for ever", renewed(plain), true)
 }
 
-// What the scheduler itself wrote or removed is no news: it knows that already.
+// A profile that the scheduler itself wrote or removed is no news: it knows that already.
 func TestOwnProfilesAreNoNews(t *testing.T) {
 	d := newDesk(t)
 	made := declared("learned-0123456789abcdef", 0, 0)
@@ -200,7 +200,7 @@ func TestOwnProfilesAreNoNews(t *testing.T) {
 	}
 }
 
-// What was predicted for a pod is counted once, when its devices are chosen.
+// The plugin counts the predicted slowdown of a pod once, when it chooses the pod's devices.
 func TestPredictedSlowdownIsCounted(t *testing.T) {
 	d := newDesk(t, gpuNode("n1", 1))
 	r := metrics.NewKubeRegistry()

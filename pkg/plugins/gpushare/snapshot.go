@@ -43,8 +43,8 @@ func (p *Plugin) SnapshotNodes(gangOf func(*v1.Pod) *snapshot.GangName) []snapsh
 	return nodes
 }
 
-// dropMoved takes reserved pods off a node that went to another one between the looks at the two: a pod has one place. Of two
-// reservations it does not matter which is shown.
+// dropMoved takes reserved pods off a node that went to another one between the looks at the two: a pod has one place. If a
+// pod has two reservations, it does not matter which is shown.
 func (p *Plugin) dropMoved(nodes []snapshot.Node) {
 	seen := map[vgpu.UID]bool{}
 	for i := range nodes {

@@ -217,7 +217,7 @@ func TestSnapshotOfOwners(t *testing.T) {
 	}
 }
 
-// What changes of a pod is in the next snapshot, although its shares are the same.
+// A change of a pod is in the next snapshot, although its shares are the same.
 func TestSnapshotOfAChangedPod(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCluster(t, gpuNode("n1", 1))

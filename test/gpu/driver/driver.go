@@ -3,8 +3,8 @@
 //
 // The package opens libcuda.so.1, which comes with NVIDIA's driver, at run time, so it needs neither CUDA's headers nor
 // its compiler. The package uses one device, the first that the process sees, and one stream. Signatures and numbers
-// are those of the CUDA driver API's documentation. The agent does not use it: what the agent needs of CUDA is in
-// internal/agent/cuda.
+// are those of the CUDA driver API's documentation. The agent does not use it: internal/agent/cuda has what the agent
+// needs of CUDA.
 package driver
 
 /*

@@ -49,7 +49,7 @@ const (
 	carried = 32 << 20
 	batch   = 4 << 20
 	answer  = 16 << 10
-	// rounds of the compute-bound kernel: some .15 ms on an H100.
+	// rounds of the compute-bound kernel: some 0.15 ms on an H100.
 	rounds = 1000
 	// pause is what the host of a training step does meanwhile: nothing.
 	pause = 300 * time.Microsecond

@@ -15,7 +15,7 @@ func files() Files {
 	return Files{"b/program": {[]byte("binary"), true}, "LICENSE": {[]byte("text"), false}, "a": {nil, false}}
 }
 
-// What was packed is read again, with the right to execute it.
+// A file that was packed is read again, with the right to execute it.
 func TestArchivesHoldTheFiles(t *testing.T) {
 	for name, c := range map[string]struct {
 		pack func(Files, time.Time) ([]byte, error)
@@ -66,7 +66,7 @@ func TestTimes(t *testing.T) {
 	}
 }
 
-// What is no archive is refused.
+// A file that is no archive is refused.
 func TestBrokenArchives(t *testing.T) {
 	for name, read := range map[string]func([]byte) (Files, error){"tar": ReadTar, "tar.gz": ReadTarGz, "zip": ReadZip} {
 		if _, err := read(bytes.Repeat([]byte("no archive "), 100)); err == nil {

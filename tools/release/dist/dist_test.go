@@ -124,7 +124,7 @@ func checked(t *testing.T, r *Release, files map[string][]byte) error {
 	return Check(folder, version, r.Platforms)
 }
 
-// What was packed is as it should be, and packed again it is the same.
+// A packed release is as it should be, and packed again it is the same.
 func TestPack(t *testing.T) {
 	r, p := example(t)
 	files := packed(t, r, p)
@@ -237,7 +237,7 @@ func TestCheckFindsChecksums(t *testing.T) {
 	}
 }
 
-// What could not be built for a platform is said in a file of the release.
+// A file of the release says what could not be built for a platform.
 func TestOmitted(t *testing.T) {
 	r, p := example(t)
 	if err := os.Remove(binary(p.binaries, second, agent)); err != nil {

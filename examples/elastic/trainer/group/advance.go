@@ -139,7 +139,8 @@ func (s *State) reopen() {
 	}
 }
 
-// move makes the servers fetch what they lack in the next layout. What workers have sent for the step is lost by that.
+// move makes the servers fetch what they lack in the next layout. The gradients that workers have sent for the step are lost
+// by that.
 func (s *State) move(servers []ServerID) {
 	for _, t := range s.done {
 		s.redone += len(t.slices)

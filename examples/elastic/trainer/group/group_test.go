@@ -71,8 +71,8 @@ func TestJoinAndLeave(t *testing.T) {
 	})
 }
 
-// A worker is lost with a task. One that has nothing to do computes its slices under a new number, and what the lost one says
-// later is not heard.
+// A worker is lost with a task. One that has nothing to do computes its slices under a new number, and nobody hears what the
+// lost one says later.
 func TestLostWorker(t *testing.T) {
 	play(t, Config{Steps: 9, Slices: 4, Params: 10, MinWorkers: 1}, []turn{
 		{WorkerJoined{1}, "w1 task 1 of step 0: [0 1 2 3]"},
@@ -155,7 +155,7 @@ func TestServerWaitsForTheStep(t *testing.T) {
 	})
 }
 
-// A server need not wait for a step that no worker can go on with: what was done of it is done again.
+// A server need not wait for a step that no worker can go on with: its finished part is done again.
 func TestServerLeavesAnAbandonedStep(t *testing.T) {
 	play(t, Config{Steps: 9, Slices: 2, Params: 10, MinWorkers: 2}, []turn{
 		{ServerJoined{1}, "s1 fetch [{0 5..10}]"},

@@ -10,8 +10,8 @@ import (
 
 // TestHistories plays trainings in which workers join, leave, die and fall silent, and servers join, leave and die before they
 // hold anything, at any moment and with messages that arrive at any time. It holds them to these laws: each step is applied
-// once by all servers, with each slice once; what a worker reads and sends fits its task; the training ends with the
-// parameters of an undisturbed one.
+// once by all servers, with each slice once; the numbers that a worker reads and sends fit its task; the training ends with
+// the parameters of an undisturbed one.
 func TestHistories(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		w := newWorld(t)
@@ -48,7 +48,7 @@ type world struct {
 	adopting bool
 }
 
-// simWorker is a worker. What it sends arrives later, in its order.
+// simWorker is a worker. Its messages arrive later, in their order.
 type simWorker struct {
 	id      WorkerID
 	todo    []Assign

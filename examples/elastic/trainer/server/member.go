@@ -27,7 +27,7 @@ func (m *member) run(ctx, leave context.Context) error {
 	defer end(nil)
 	context.AfterFunc(ctx, func() { m.conn.Close() })
 	context.AfterFunc(leave, func() {
-		// Where this fails, the connection has ended, and receive says so.
+		// If this fails, the connection has ended, and receive says so.
 		_ = m.conn.Send(wire.Message{Kind: wire.Leave}, nil)
 	})
 	orders := make(chan wire.Message)

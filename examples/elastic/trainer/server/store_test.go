@@ -50,7 +50,7 @@ func TestApply(t *testing.T) {
 	wantValues(t, s, 1, 9, 19)
 }
 
-// What is about another step or range is refused, with what the server has.
+// The server refuses a message about another step or range, and says what it has.
 func TestRefused(t *testing.T) {
 	s := newTestStore(10, 20, 30)
 	for _, c := range []struct {
