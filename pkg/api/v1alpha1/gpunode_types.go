@@ -31,7 +31,7 @@ type GPUNode struct {
 
 // GPUNodeSpec is what administrators want of the node's devices.
 type GPUNodeSpec struct {
-	// CordonedDevices take no new pods. What runs there goes on, and keeps what it has. `kubectl tandem cordon` writes the
+	// CordonedDevices take no new pods. Pods that run there go on, and keep their shares. `kubectl tandem cordon` writes the
 	// list. An entry stays without effect while the node has no such device.
 	//
 	// +optional
@@ -180,7 +180,7 @@ type DeviceHealth string
 const (
 	// Healthy devices take new work.
 	Healthy DeviceHealth = "Healthy"
-	// Unhealthy devices take none. What runs there goes on if it can.
+	// Unhealthy devices take none. Work that runs there goes on if it can.
 	Unhealthy DeviceHealth = "Unhealthy"
 )
 
@@ -308,7 +308,7 @@ type GPUTenant struct {
 	// +kubebuilder:validation:Pattern=`^[0-9]{1,18}(Ki|Mi|Gi|Ti|Pi|Ei|k|M|G|T|P|E)?$`
 	MemoryUsed *resource.Quantity `json:"memoryUsed,omitempty"`
 	// Rate that the pod reports of itself, smoothed, in a unit of its own: a decimal from 0 to 1T. Absent where it reports
-	// none. Whoever reads it knows that a pod can say anything.
+	// none. A pod can report any rate: readers must not trust it.
 	// +optional
 	// +kubebuilder:validation:XIntOrString
 	// +kubebuilder:validation:Pattern=`^[0-9]{1,18}(\.[0-9]{1,9})?(n|u|m|k|M|G|T)?$`

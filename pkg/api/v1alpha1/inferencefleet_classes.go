@@ -18,7 +18,7 @@ type FleetVariantClass struct {
 	// Name of the class, one of spec.classes.
 	// +kubebuilder:validation:MaxLength=63
 	Name string `json:"name"`
-	// Replica is how one replica serves requests of this class alone, without neighbours. What is measured of the variant corrects it.
+	// Replica is how one replica serves requests of this class alone, without neighbours. Measurements of the variant correct it.
 	Replica FleetReplica `json:"replica"`
 }
 

@@ -107,7 +107,7 @@ type FleetPromise struct {
 	PerToken *metav1.Duration `json:"perToken,omitempty"`
 }
 
-// What the latency of a promise is the time to.
+// The latency of a promise is the time to one of these.
 const (
 	PromiseOfAnswer     = "Answer"
 	PromiseOfFirstToken = "FirstToken"
@@ -163,7 +163,7 @@ type FleetVariant struct {
 	// +kubebuilder:validation:MaxLength=64
 	// +kubebuilder:validation:XValidation:rule="self.matches('^([0-9]{1,9}([.][0-9]{1,9})?(ms|s|m|h)){1,4}$') && duration(self) <= duration('24h')",message="loadTime must be a duration from 0s to 24h, such as 60s"
 	LoadTime metav1.Duration `json:"loadTime"`
-	// Replica is how one replica serves, without neighbours. What is measured later corrects it. Without it the WorkloadProfile says it, by its
+	// Replica is how one replica serves, without neighbours. Later measurements correct it. Without it the WorkloadProfile says it, by its
 	// serving on the GPU model and the share that slots are. In a fleet with classes it is about the requests that are of none of them.
 	// +optional
 	Replica *FleetReplica `json:"replica,omitempty"`

@@ -50,8 +50,8 @@ const (
 	AnnotationReportedRate = Domain + "/reported-rate"
 
 	// AnnotationCheckpointTime is when the work of the pod was last saved, a time such as 2026-01-31T12:00:00Z (RFC 3339). The
-	// workload writes it itself. Of pods that may be evicted, those that lose the least since then go first. Default: the start of
-	// the pod.
+	// workload writes it itself. Among pods that may be evicted, those that lose the least since then go first. Default: the
+	// start of the pod.
 	AnnotationCheckpointTime = Domain + "/checkpoint-time"
 
 	// AnnotationProgress is the part of its work that the job of the pod has done, a decimal from 0 to 1. The workload writes it itself,
@@ -59,7 +59,7 @@ const (
 	AnnotationProgress = Domain + "/progress"
 )
 
-// What users set on the members of a gang. A gang that a PodGroup declares needs neither the label nor the number.
+// Users set these on the members of a gang. A gang that a PodGroup declares needs neither the label nor the number.
 const (
 	// LabelGang is the label of a pod that names its gang: the pods of a namespace with the same value are one gang. Not
 	// empty.
@@ -125,8 +125,8 @@ const (
 // first.
 const AnnotationLeaving = Domain + "/leaving-at"
 
-// What the controller writes on the pod of a notebook that its owner lets it park, for people: times such as 2026-01-31T12:00:00Z
-// (RFC 3339). No program of Tandem acts on them.
+// The controller writes these on the pod of a notebook that its owner lets it park, for people: times such as
+// 2026-01-31T12:00:00Z (RFC 3339). No program of Tandem acts on them.
 const (
 	// AnnotationNotebookIdleSince is since when nothing works in the notebook.
 	AnnotationNotebookIdleSince = Domain + "/notebook-idle-since"

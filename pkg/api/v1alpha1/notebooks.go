@@ -1,6 +1,6 @@
 package v1alpha1
 
-// What users set on the StatefulSet or the Deployment that runs a notebook, not on its pods.
+// Users set these annotations on the StatefulSet or the Deployment that runs a notebook, not on its pods.
 const (
 	// AnnotationNotebook has the controller end a notebook in which nothing works: NotebookPark or NotebookCull.
 	AnnotationNotebook = Domain + "/notebook"

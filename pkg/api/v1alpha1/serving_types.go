@@ -10,8 +10,8 @@ type ProfileServing struct {
 	// +kubebuilder:validation:Pattern=`^[^*]+$`
 	// +kubebuilder:validation:MaxLength=63
 	Model string `json:"model"`
-	// SharePercent of the model that a replica has: from 1 to 100, or a multiple of 100 up to 12800 for whole devices. Of a share that is no
-	// whole percent, such as one slot of 7, it is the nearest one, 14.
+	// SharePercent of the model that a replica has: from 1 to 100, or a multiple of 100 up to 12800 for whole devices. A share that
+	// is no whole percent, such as one slot of 7, counts as the nearest one, 14.
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=12800
 	SharePercent int32 `json:"sharePercent"`

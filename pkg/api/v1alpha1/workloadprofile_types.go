@@ -11,7 +11,7 @@ import (
 // what they know in the spec; the scheduler writes what it learned into the status, and makes profiles of its own for
 // workloads that name none.
 //
-// Where both parts tell the same thing, the larger memory counts, since too little would end the workload and its
+// If both parts tell the same thing, the larger memory counts, since too little would end the workload and its
 // neighbours. A declared utilisation counts until at least ten observations differ from it by more than 25 percent of a
 // device; then the learned one counts, and the condition Consistent says so.
 //
@@ -73,7 +73,7 @@ type WorkloadProfileSpec struct {
 	// +kubebuilder:validation:MaxItems=256
 	Throughputs []ProfileThroughput `json:"throughputs,omitempty"`
 
-	// Spread says how much slower a gang of this workload is where its members are far apart. Where that costs less than the
+	// Spread says how much slower a gang of this workload is where its members are far apart. If that costs less than the
 	// free room that the gang breaks up by staying close together, it goes apart. Nobody learns it: levels that are not
 	// listed cost an unknown amount, and a gang stays as close together there as it wishes.
 	//

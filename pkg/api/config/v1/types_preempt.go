@@ -56,8 +56,8 @@ type GPUPreemptArgs struct {
 	// +optional
 	PodDisruptionBudgets *string `json:"podDisruptionBudgets,omitempty"`
 
-	// Prices say how much lost work other harms of an eviction are worth. Of the victims that make room, those go that
-	// cost the least in all.
+	// Prices say how much lost work other harms of an eviction are worth. Among the victims that make room, the
+	// scheduler evicts those that cost the least in all.
 	//
 	// +optional
 	Prices EvictionPrices `json:"prices,omitzero"`
