@@ -140,7 +140,7 @@ func whyGang(g *snapshot.Gang, pods []*snapshot.Pending) (string, []string) {
 // needs says for whom a gang waits, where the snapshot has no reason.
 var needs = map[string]string{
 	"Incomplete": "Fewer of its members exist without scheduling gates than must run.",
-	"Malformed":  "What its members say of it is not legal.",
+	"Malformed":  "Its members contradict each other, or have an illegal value.",
 	"Refused":    "No places were found for as many members as must run; the snapshot has no reason.",
 	"Reserving":  "The scheduler keeps room for it, and waits for pods that end.",
 	"Preempting": "The scheduler keeps room for it until the pods are gone that it evicts.",

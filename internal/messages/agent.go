@@ -47,7 +47,7 @@ var deviceReasons = Section{
 	Where:    "`status.devices[].reason` of the GPUNode, `kubectl tandem why`, the GPU map, the condition `DevicesHealthy`, metrics of the agent. `XID` with a number is an error that the driver logged: NVIDIA's documentation has the list.",
 	Packages: []string{"internal/agent/health", "internal/agent/nvml", "pkg/api/v1alpha1"},
 	Rows: []Row{
-		{"Cordoned", "", "An administrator switched the GPU off for new pods. What runs on it goes on.", "`kubectl tandem uncordon NODE g3` when it may take pods again."},
+		{"Cordoned", "", "An administrator switched the GPU off for new pods. Pods that run on it go on.", "`kubectl tandem uncordon NODE g3` when it may take pods again."},
 		{"GPULost", "the driver has no device …", "The GPU does not answer on the bus any more.", "Drain the node, reboot it; if it comes back so, the hardware is broken."},
 		{"DeviceLost", "", "The agent knew the device, and the driver does not.", "As `GPULost`; after a change of MIG instances, restart the agent."},
 		{"NVMLError", "read …: …", "The driver answers a question about the device with an error.", "`nvidia-smi` on the node; the agent asks again."},

@@ -6,7 +6,7 @@ var elasticEvents = Section{
 	Packages: []string{"internal/controller/elasticity", "pkg/contest"},
 	Rows: []Row{
 		{"ElasticGrow", "", "The gang's target rose. The text says from what to what, and why.", "Nothing."},
-		{"ElasticShrink", "", "The gang's target fell. The text says from what to what, and why.", "Nothing. Where it shrinks too often, see [what the controller decides](../guides/elastic.md#what-the-controller-decides)."},
+		{"ElasticShrink", "", "The gang's target fell. The text says from what to what, and why.", "Nothing. If it shrinks too often, see [what the controller decides](../guides/elastic.md#what-the-controller-decides)."},
 		{"ElasticServersGrow", "the servers of … from … to …", "The controller gave the job more parameter servers for its rate.", "Nothing."},
 		{"ElasticServersShrink", "the servers of … from … to …", "The controller took parameter servers from the job.", "Nothing."},
 		{"ElasticEvictionRefused", "the controller tries again in each pass", "A disruption budget keeps a member that has to leave.", "Change the budget, or wait until it allows the eviction."},
@@ -52,7 +52,7 @@ var resizable = Section{
 		{"SizeFields", "the controller writes … of …", "The controller resizes the gang by the size field of its owner.", "Nothing."},
 		{"Paused", "paused by the annotation … of the ElasticTarget", "A user has paused the gang.", "Remove the annotation `tandem-gpu.io/size` from the ElasticTarget."},
 		{"NoOwner", "the members are bare pods: an evicted one would never come back; make them by a Job", "The members have no owner.", "Make them by a Job."},
-		{"UnknownOwner", "the controller does not know whether that makes evicted pods anew", "The owner is of a kind that the controller does not know, or an object owns the StatefulSet that makes the members.", "Use a kind that [the guide](../guides/elastic.md#choose-how-it-is-resized) lists, or the other way of resizing. Where an object owns the StatefulSet, neither way works: use a StatefulSet of your own."},
+		{"UnknownOwner", "the controller does not know whether that makes evicted pods anew", "The owner is of a kind that the controller does not know, or an object owns the StatefulSet that makes the members.", "Use a kind that [the guide](../guides/elastic.md#choose-how-it-is-resized) lists, or the other way of resizing. If an object owns the StatefulSet, neither way works: use a StatefulSet of your own."},
 		{"SeveralOwners", "the size changes only where one", "The members have different owners.", "Let one object make all members."},
 		{"OwnerMissing", "does not exist, or the controller has not read it yet", "The owner is gone, or was made in this moment.", "Nothing, if it lasts a moment."},
 		{"OwnerNotRead", "", "The API server did not give the controller the owner.", "The text has the API server's answer."},

@@ -7,7 +7,7 @@ var schedulerEvents = Section{
 	Rows: []Row{
 		{"FailedScheduling", "", "The pod waits. The text is one of the [refusals](#refusals-of-a-share) with its numbers, or names a field that is wrong.", "Do what the text says; `kubectl tandem why POD` tries on a snapshot what would help."},
 		{"NodePaused", "node … gets no vGPU pods for …, since its kubelet refused this one", "A kubelet refused a pod that the scheduler had placed. The node is left alone for a while, longer each time.", "See [TandemNodesPaused](../runbooks.md#tandemnodespaused): the agent of that node is down or has just started."},
-		{"WorkloadProfileNotFound", "the WorkloadProfile … does not exist", "The label `tandem-gpu.io/profile` names a profile that is not in the pod's namespace. Where the pod wants a rate it waits.", "Correct the label, or create the WorkloadProfile."},
+		{"WorkloadProfileNotFound", "the WorkloadProfile … does not exist", "The label `tandem-gpu.io/profile` names a profile that is not in the pod's namespace. A pod that wants a rate waits.", "Correct the label, or create the WorkloadProfile."},
 		{"GangNameTaken", "the pod belongs to …, and the members that run to …: it joins gang … by itself; give each job a gang name of its own", "The gang ran whole when another object of the same kind made this pod, with the same name of a gang. The pod is placed alone, and the gang counts it as a member.", "Give each job a gang name of its own ([guide](../guides/gangs.md#controllers-that-make-members-one-by-one)). If the gang is meant to have members of both, nothing."},
 		{"GangPlaced", "all that must run have a place", "The scheduler has a place for every member that must run, and binds them together.", "Nothing."},
 		{"GangReleased", "gang … had fewer than … of its members bound after …: its bound members are evicted", "Some members were bound and the others could not be, so the gang never ran. Its room is given back.", "The events of the other members say why they were not bound; the owner of the gang makes its pods again."},
@@ -56,7 +56,7 @@ var gangRefusals = Section{
 		{"NeverFits", "… takes at most … even when all its devices are free and healthy", "The gang is larger than the cluster or than each domain, or its request is legal on no device.", "Make the gang or its requests smaller, or require a wider topology ([limits](../guides/gangs.md#limits))."},
 		{"NoRoom", "needs …; … takes … · … takes … after … ends · the devices are free, hosts keep members out: …", "A domain is large enough, and other pods or unhealthy devices take its room. The text has the nearest domain.", "Wait, or give the gang a priority ([when there is no room](../guides/gangs.md#when-there-is-no-room))."},
 		{"PlacedApart", "members that have a place are on several domains of …", "Members that run already are in several domains of a required topology, so no place for the others can be right.", "Delete the members that are apart."},
-		{"Malformed", "", "What the members or the PodGroup say contradicts itself or is not legal. The text names the field.", "Correct the field; `tandem-gpu.io/min-members`, for example, is the same on all members."},
+		{"Malformed", "", "The members or the PodGroup contradict each other, or have an illegal value. The text names the field.", "Correct the field; `tandem-gpu.io/min-members`, for example, is the same on all members."},
 	},
 }
 

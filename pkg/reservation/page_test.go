@@ -18,15 +18,15 @@ The scheduler tries the members of a gang one after the other, and room comes fr
 ` + "`pkg/reservation/testdata`" + `, each of which tells a short story with its effects:
 ` + "`go test ./pkg/reservation -run TestScenarios -update`" + ` writes it.
 
-What a gang is in has two parts. A single pod for which pods are evicted has phases of its own: see the end.
+The state of a gang has two parts. A single pod for which pods are evicted has phases of its own: see the end.
 
 ## The phase: members that have a place
 
 | phase | what it means |
 |---|---|
 | Unplaced | No member has a place. |
-| Planned | All members that must run have a place, which is kept, and wait for each other. What goes wrong for one ends the plan. |
-| Binding | All members that must run were at their places and are being bound. The place of a member whose bind fails is kept. Where too few are bound by the placement deadline, the bound ones are evicted. |
+| Planned | All members that must run have a place, which is kept, and wait for each other. If one member fails, the plan ends. |
+| Binding | All members that must run were at their places and are being bound. The place of a member whose bind fails is kept. If too few are bound by the placement deadline, the bound ones are evicted. |
 | Running | As many members as must run were bound. Members that come later are planned and bound one by one. |
 
 `)
@@ -51,7 +51,7 @@ What a gang is in has two parts. A single pod for which pods are evicted has pha
 
 | phase | what it means |
 |---|---|
-| Roomless | No room is kept for the pod. Where its last preemption came to nothing, the pod pauses. |
+| Roomless | No room is kept for the pod. If its last preemption came to nothing, the pod pauses. |
 | Leaving | Room is kept for the pod, and victims are still there. |
 | Cleared | Room is kept for the pod, and all victims have left. The scheduler has a minute to place the pod. |
 

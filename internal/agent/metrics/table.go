@@ -71,7 +71,7 @@ var agentTable = []tandem.Family{
 	{Name: "tandem_agent_registrations_total", Type: tandem.Counter, Unit: "registrations", Range: fromZero,
 		Help: "Registrations with the kubelet that succeeded."},
 	{Name: "tandem_agent_sample_errors_total", Type: tandem.Counter, Labels: []string{"device"}, Unit: "samples", Range: fromZero,
-		Help: "Times that the driver did not tell the use of a device. What it would have told is absent meanwhile."},
+		Help: "Times that the driver did not tell the use of a device. The figures of that device are absent meanwhile."},
 	{Name: "tandem_agent_shared_memory_bytes", Type: tandem.Gauge, Labels: []string{"state"}, Unit: bytes, Range: fromZero,
 		Help: "Memory that the tenants of the node share with MPS (their /dev/shm), by state: used, free, and of the used what is unjudged: old, and of other users, so that the agent may not know whether somebody uses it. 0 where the agent does not sweep it."},
 	{Name: "tandem_agent_shared_memory_swept_bytes_total", Type: tandem.Counter, Unit: bytes, Range: fromZero,

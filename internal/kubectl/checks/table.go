@@ -19,7 +19,7 @@ func All() []Check {
 	for _, group := range [][]Check{ofInstallation(), ofPolicies(), ofNodes(), ofGPUNodes(), ofPods()} {
 		all = append(all, group...)
 	}
-	return append(all, Check{notChecked, Warning, nil, "What was not checked may be broken.", kubectlPage, unread})
+	return append(all, Check{notChecked, Warning, nil, "An unchecked part may be broken.", kubectlPage, unread})
 }
 
 func ofInstallation() []Check {

@@ -34,7 +34,7 @@ func (o *options) cordonCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "cordon NODE GPU...",
 		Short: "Switches GPUs of a node off for new pods",
-		Long: `Switches GPUs of a node off for new pods. What runs there goes on. A GPU is named by its index, as in the map (g3 or 3), or by its ID.
+		Long: `Switches GPUs of a node off for new pods. Pods that run there go on. A GPU is named by its index, as in the map (g3 or 3), or by its ID.
 
 It writes spec.cordonedDevices of the GPUNode, for which you need the right to update gpunodes. To switch off the whole node for all
 pods, use kubectl cordon.`,

@@ -68,7 +68,7 @@ func Program(s Streams) *cobra.Command {
 		Long: `Shows who has which part of which GPU, and why pods wait.
 
 The commands read the snapshot of Tandem's scheduler: through the API server with the rights of your kubeconfig, or from a file
-with --snapshot. What you may not see is "another team". The commands doctor and events ask the API server instead, and cordon and
+with --snapshot. Pods that you may not see are "another team". The commands doctor and events ask the API server instead, and cordon and
 uncordon write to it.`,
 		Example: `  kubectl tandem map                      who has which part of which GPU
   kubectl tandem why train-0 -n team-a    why a pod waits, and what would help

@@ -38,7 +38,7 @@ func (o *options) topCommand() *cobra.Command {
 		Long: `Shows who uses how much of what they hold: GPUs that pods hold, use and waste, device memory, predicted slowdowns and reported rates.
 
 On a terminal it asks the scheduler each --interval until you press q; ? there says what columns and keys are. With --once, -o or
---snapshot, or where standard output is no terminal, it prints the table once. What nobody has measured is "-".`,
+--snapshot, or where standard output is no terminal, it prints the table once. A figure that nobody has measured is "-".`,
 		Example: `  kubectl tandem top
   kubectl tandem top --by namespace --sort waste --once
   kubectl tandem top -n team-a --sort slowdown -o json`,

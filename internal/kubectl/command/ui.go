@@ -91,7 +91,7 @@ func (u *ui) run(ctx context.Context) error {
 	}
 	secret := hex.EncodeToString(randomBytes())
 	address := fmt.Sprintf("http://%s/%s/", listener.Addr(), secret)
-	fmt.Fprintf(u.streams.Out, "The GPU map is at %s until you press Ctrl-C. Whoever knows this address sees there what you may see.\n", address)
+	fmt.Fprintf(u.streams.Out, "The GPU map is at %s until you press Ctrl-C. People who know this address see there what you may see.\n", address)
 	if u.open && u.streams.Terminal {
 		if err := openBrowser(ctx, address); err != nil {
 			fmt.Fprintf(u.streams.Errs, "kubectl tandem: no browser could be opened: %v; open the address yourself\n", err)

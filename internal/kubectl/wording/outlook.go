@@ -323,5 +323,5 @@ func Gaps(a *outlook.Answer, notes []string) string {
 		return ""
 	}
 	slices.SortFunc(lines, cmp.Compare[string])
-	return "What the answer does not know\n  " + strings.Join(lines, "\n  ") + "\n"
+	return "The answer does not know\n  " + strings.Join(lines, "\n  ") + "\n"
 }

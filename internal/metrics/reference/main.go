@@ -39,19 +39,19 @@ func sections() []metrics.Section {
 		Families: gpushare.Families(),
 	}, metrics.Section{
 		Title:    "Gangs",
-		Text:     "What the scheduler does with gangs, beside its other metrics.",
+		Text:     "These metrics of the scheduler are about gangs.",
 		Families: gpugang.Families(),
 	}, metrics.Section{
 		Title:    "Preemption",
-		Text:     "What the scheduler evicts for pods and gangs of a higher priority, beside its other metrics.",
+		Text:     "These metrics of the scheduler are about evictions for pods and gangs of a higher priority.",
 		Families: gpupreempt.Families(),
 	}, metrics.Section{
 		Title:    "Learning",
-		Text:     "What the scheduler learns of workloads, beside its other metrics.",
+		Text:     "These metrics of the scheduler are about workloads that it learns.",
 		Families: learning.Families(),
 	}, metrics.Section{
 		Title:    "Snapshots",
-		Text:     "What the scheduler does for those who read its snapshot, beside its other metrics.",
+		Text:     "These metrics of the scheduler are about its snapshot and the requests for it.",
 		Families: snapshots.Families(),
 	}, metrics.Section{
 		Title:    "Controller",
@@ -59,19 +59,19 @@ func sections() []metrics.Section {
 		Families: elasticity.Families(),
 	}, metrics.Section{
 		Title:    "Inference fleets",
-		Text:     "What the controller decides and does for InferenceFleets, beside its other metrics.",
+		Text:     "These metrics of the controller are about InferenceFleets.",
 		Families: fleets.Families(),
 	}, metrics.Section{
 		Title:    "Notebooks",
-		Text:     "What the controller sees of notebooks and does with them, beside its other metrics.",
+		Text:     "These metrics of the controller are about notebooks.",
 		Families: notebooks.Families(),
 	}, metrics.Section{
 		Title:    "Starts that are refused",
-		Text:     "The controller evicts pods that an agent does not let start, and counts that beside its other metrics ([decision](../decisions/0054-starts-that-are-refused.md)).",
+		Text:     "The controller evicts pods that an agent does not let start, and counts these evictions ([decision](../decisions/0054-starts-that-are-refused.md)).",
 		Families: refusals.Families(),
 	}, metrics.Section{
 		Title:    "Kueue's AdmissionChecks",
-		Text:     "What the controller answers Kueue, where its feature placeable is on, beside its other metrics ([guide](../guides/kueue.md)).",
+		Text:     "These metrics of the controller are about its answers to Kueue, if its feature placeable is on ([guide](../guides/kueue.md)).",
 		Families: placeable.Families(),
 	}, metrics.Section{
 		Title:    "Activator",

@@ -58,7 +58,7 @@ var features = []any{"elastic", "inference", "notebooks"}
 func values(registry string, is standards) []value {
 	all := []value{
 		{"images.registry", registry, schema{"type": "string", "pattern": `^([a-z0-9.-]+(:[0-9]+)?(/[a-z0-9._-]+)*)?$`},
-			"What is put before the names of the images, such as `registry.example.com/team`, without a slash at the end. Where the release was built with `REGISTRY`, that is the default."},
+			"A prefix for the names of the images, such as `registry.example.com/team`, without a slash at the end. If the release was built with `REGISTRY`, that is the default."},
 		{"images.tag", "", schema{"type": "string", "pattern": `^([A-Za-z0-9_][A-Za-z0-9._-]{0,127})?$`}, "The tag of the images. Empty means the chart's `appVersion`."},
 		{"images.pullPolicy", "IfNotPresent", schema{"enum": []any{"Always", "IfNotPresent", "Never"}}, "When the kubelets pull the images: `Always`, `IfNotPresent` or `Never`."},
 		{"images.pullSecrets", []any{}, pullSecrets, "Secrets of the namespace with which images are pulled: `[{name: NAME}]`."},
@@ -71,12 +71,12 @@ func values(registry string, is standards) []value {
 	all = append(all, enabled("controller", "The controller of elastic jobs, inference fleets and notebooks."))
 	all = append(all, deployment("controller", is)...)
 	all = append(all, value{"controller.features", features, schema{"type": "array", "minItems": 1, "uniqueItems": true, "items": schema{"enum": features}},
-		"What the controller does. A feature that is left out has no role either."})
+		"The features of the controller. A feature that is left out has no role either."})
 	all = append(all, enabled("activator", "The proxy that wakes parked notebooks."))
 	all = append(all, deployment("activator", is)...)
 	all = append(all,
 		value{"agent.nodeSelector", is["agent"].nodeSelector, labels, "The GPU nodes, for the agent and for MPS."},
-		value{"agent.tolerations", is["agent"].tolerations, list, "What the agent and MPS tolerate."},
+		value{"agent.tolerations", is["agent"].tolerations, list, "Tolerations of the pods of the agent and MPS."},
 		value{"agent.runtimeClassName", "", text, "The RuntimeClass that names NVIDIA's runtime, where that is not the nodes' default."},
 		value{"agent.priorityClassName", is["agent"].priorityClass, text, "The priority class of the agent and of MPS."},
 		value{"agent.resources", is["agent"].resources, resources, "Requests and limits of the agent."},
@@ -114,7 +114,7 @@ func deployment(program string, is standards) []value {
 		{program + ".resources", w.resources, resources, "Requests and limits of the " + program + "."},
 		{program + ".priorityClassName", w.priorityClass, text, "The priority class of the " + program + "; empty means none."},
 		{program + ".nodeSelector", w.nodeSelector, labels, "The nodes for the " + program + "; labels that you give are added to these."},
-		{program + ".tolerations", []any{}, list, "What the " + program + " tolerates."},
+		{program + ".tolerations", []any{}, list, "Tolerations of the pods of the " + program + "."},
 	}
 }
 
