@@ -33,8 +33,9 @@ const (
 	gpuPreempt = "GPUPreempt"
 )
 
-// replaced are the stock plugins in whose place Tandem's are.
-var replaced = []string{"DefaultPreemption", "GangScheduling", "TopologyPlacementGenerator"}
+// replaced are the stock plugins in whose place Tandem's are, and GPUQueue, whose order a simulation has but for the seconds by
+// which it puts back pods of several containers.
+var replaced = []string{"DefaultPreemption", "GangScheduling", "TopologyPlacementGenerator", "PrioritySort", "GPUQueue"}
 
 // defaults is the configuration of which all arguments are the defaults.
 const defaults = `
