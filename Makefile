@@ -104,7 +104,7 @@ properties: ## run the property tests with 10,000 cases each, and 10,000 histori
 faults: tested-with ## 200 random sequences of faults on nodes (minutes); as root full disks too
 	go test -count=1 -timeout 60m -run TestRandomSequences -v ./test/faults -sequences=200 -together=16
 
-lint: ## gofmt and golangci-lint, of which go vet is a part
+lint: ## gofmt, how sentences begin, and golangci-lint, of which go vet is a part
 	@hack/lint.sh
 
 demo: ## a whole cluster on this machine, without GPUs; KEEP=1 leaves it up, KUBERNETES=1.35.4 has that API server

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# gofmt, and golangci-lint, of which go vet is a part. golangci-lint remembers what it has checked by the paths of the files: the tree
+# gofmt, how sentences begin, and golangci-lint, of which go vet is a part. golangci-lint remembers what it has checked by the paths of the files: the tree
 # is checked in a copy whose path does not change, so that each clone of a machine profits from the others.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -10,6 +10,8 @@ if [[ -n $unformatted ]]; then
 	echo "gofmt -w" $unformatted
 	exit 1
 fi
+
+go test ./test/prose # how sentences begin, in comments and pages
 
 copy=${TANDEM_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/tandem}/lint
 mkdir -p "$copy"

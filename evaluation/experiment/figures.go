@@ -16,7 +16,7 @@ const (
 	arrivalSteps = 200
 )
 
-// Figures draws the runs of a scenario: a line per policy, the mean of its seeds, or all of their jobs together. Where
+// Figures draws the runs of a scenario: a line per policy, the mean of its seeds, or all of their jobs together. If
 // jobs end, the horizontal axis is time: the sum of all requests would be many times the GPUs that there are.
 func Figures(r *scenario.Result) []plots.Figure {
 	d := drawing{r: r}

@@ -27,8 +27,8 @@ var (
 )
 
 // Filling fills a cluster with pods that never end, as Weng et al. do. Pods arrive in an order drawn from a seed, again
-// and again until their requests reach Inflate times all GPUs. The run drops a pod that fits nowhere. Of
-// equally good nodes a pod takes the first of a random order.
+// and again until their requests reach Inflate times all GPUs. The run drops a pod that fits nowhere.
+// Among equally good nodes a pod takes the first of a random order.
 type Filling struct {
 	Nodes []traces.Host
 	Pods  []traces.Job

@@ -17,7 +17,7 @@ type pauses struct {
 	// inVain counts the rooms in a row that State kept in vain while pods ended, and failed are their nodes.
 	inVain int
 	failed map[string]bool
-	// seekVictimsAt is when preemption may seek victims for the gang again, and noVictimsReason is why not before. Where
+	// seekVictimsAt is when preemption may seek victims for the gang again, and noVictimsReason is why not before. If
 	// retriesToSeek says so, the scheduler tries the gang then. Preemption counts evictions in a row that came to nothing in
 	// voidRooms, and searches in a row without an eviction in fruitlessSearches.
 	seekVictimsAt                time.Time

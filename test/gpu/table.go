@@ -183,7 +183,7 @@ func first(r *record.Report, name string) float64 {
 func ratio(v float64) string { return fmt.Sprintf("%.2f", v) }
 
 func writeUsable(w io.Writer, r *record.Report) {
-	fmt.Fprintf(w, "\n### What a context takes of the memory limit\n\nWhat one process can allocate in pieces of 2 MiB under a limit, in MiB. The rest is its context.\n\n")
+	fmt.Fprintf(w, "\n### What a context takes of the memory limit\n\nThe table has the MiB that one process can allocate in pieces of 2 MiB under a limit. The rest is its context.\n\n")
 	fmt.Fprintln(w, "| limit | percentage of the SMs | usable | context |")
 	fmt.Fprintln(w, "|---|---|---|---|")
 	for _, p := range []int{2, 10, 20, 30, 50, 70, 100} {

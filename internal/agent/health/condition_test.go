@@ -40,8 +40,8 @@ func (w *ward) take(o observation) action {
 
 func (w *ward) replaced(err error) { w.take(observation{Replaced: &err}) }
 
-// watch looks every 5 s until the condition has the phase or a minute has passed, and returns how long that took. What
-// it was asked to do it does.
+// watch looks every 5 s until the condition has the phase or a minute has passed, and returns how long that took. The
+// watcher does what it was asked to do.
 func (w *ward) watch(t *testing.T, l look, until phase) time.Duration {
 	t.Helper()
 	start := w.now

@@ -47,7 +47,7 @@ const (
 	unmatched     = "node(s) didn't match Pod's node affinity/selector"
 )
 
-// Bar returns why the node does not take the pod, in the words of the scheduler's events, "" where it may take it. Of
+// Bar returns why the node does not take the pod, in the words of the scheduler's events, "" where it may take it. Among
 // several reasons Bar returns the one that the in-tree plugins give first.
 func (d *Demand) Bar(node *v1.Node) string {
 	tolerations := d.pod.Spec.Tolerations

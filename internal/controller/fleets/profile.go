@@ -38,7 +38,7 @@ func (d *description) inMessage(err error) error {
 	return fmt.Errorf("%s: %w", d.of, err)
 }
 
-// learnSlots notes how many slots devices have, by GPU model. A model whose nodes are gone keeps its number: the fleet is sized as before. Where
+// learnSlots notes how many slots devices have, by GPU model. A model whose nodes are gone keeps its number: the fleet is sized as before. If
 // nodes differ, the largest number counts.
 func (c *Controller) learnSlots(nodes []v1alpha1.GPUNode) {
 	now := map[string]int32{}

@@ -108,7 +108,7 @@ func TestSignature(t *testing.T) {
 	}
 }
 
-// Nodes without GPUs that could take the pod are the whole shortlist, a hundred at a time and all of them in turn. Where
+// Nodes without GPUs that could take the pod are the whole shortlist, a hundred at a time and all of them in turn. If
 // there are none left, the best nodes with GPUs are.
 func TestShortlistOfPodsWithoutVGPUs(t *testing.T) {
 	var gpuNodes []*v1alpha1.GPUNode

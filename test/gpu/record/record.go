@@ -40,7 +40,7 @@ type Machine struct {
 
 // Figure is a measurement or an observation.
 type Figure struct {
-	// What the figure is, in which unit.
+	// What names the figure.
 	What string `json:"what"`
 	Unit string `json:"unit,omitempty"`
 	// Values of the repetitions, in their order.

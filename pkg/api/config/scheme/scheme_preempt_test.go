@@ -148,7 +148,7 @@ func TestDecodePreemptRefuses(t *testing.T) {
 	}
 }
 
-// Whatever is written as arguments is refused with a path, or it is legal and survives the way to the versioned form and back.
+// Any arguments are refused with a path, or they are legal and survive the way to the versioned form and back.
 func FuzzGPUPreemptArgs(f *testing.F) {
 	for _, args := range []string{
 		"{}", "{mode: DryRun, evictionsPerMinute: 0}", "{minimumRuntime: 1h, minimumRuntimes: [{priorityClassName: batch, runtime: 0s}]}",
