@@ -13,6 +13,7 @@ import (
 	"github.com/tandem-gpu/tandem/internal/cluster/podgroup"
 	"github.com/tandem-gpu/tandem/internal/cluster/verdict"
 	"github.com/tandem-gpu/tandem/internal/scheduler/machine"
+	"github.com/tandem-gpu/tandem/pkg/api/v1alpha1"
 )
 
 // A running gang that lacks members keeps the GPUs of the others idle until they are back. So it goes before other pods of its
@@ -21,8 +22,9 @@ import (
 
 // Bounds of what these plans cost the placements of others. Only the first mostBroken gangs that lack members go first: more take
 // longer, and a gang that waits behind four others hardly gets the room. A plan in vain is left out at the next placement, then at
-// three, and so on up to mostSkipped, until the gang itself has been tried, as it is when room comes free. A larger number costs less
-// where many pods are placed beside such a gang, and an older pod takes its room where its events come late.
+// three, and so on up to mostSkipped, until the gang itself has been tried, or a node has more slots free than before and enough for a
+// member. A larger number costs less where many pods are placed beside such a gang, and an older pod takes the room of a GPU that
+// becomes healthy or is uncordoned, which no node's slots show.
 const (
 	mostBroken  = 4
 	mostSkipped = 63
@@ -63,6 +65,7 @@ func (p *Plugin) triesItself(ref podgroup.Ref) {
 func (p *Plugin) reserveAfterBroken(ctx context.Context, pod *v1.Pod) *fwk.Status {
 	if len(p.broken(podgroup.Ref{})) == 0 {
 		clear(p.inVain)
+		p.freeSlots = nil
 		return nil
 	}
 	if !kube.WantsVGPU(pod) {
@@ -90,11 +93,14 @@ func (p *Plugin) broken(before podgroup.Ref) (refs []podgroup.Ref) {
 // planBroken plans the running gangs that lack members, before a pod of the gang own gets room, and returns one that got a place,
 // "" for none. Gangs of a lower priority have their own turn, and so have those that the scheduler's queue knows.
 func (p *Plugin) planBroken(ctx context.Context, pod *v1.Pod, nodes []fwk.NodeInfo, own podgroup.Ref) (placed string) {
-	planned := 0
+	planned, free := 0, p.cameFree(nodes)
 	for _, ref := range p.broken(own) {
 		member := p.nextOf(ref)
 		if member == nil || p.gangs.Queues(ref.Source) || member.Spec.SchedulerName != pod.Spec.SchedulerName || priorityOf(member) < priorityOf(pod) {
 			continue
+		}
+		if slots := slotsOf(member); slots > 0 && free >= slots {
+			p.triesItself(ref)
 		}
 		if !p.mayGoFirst(ref) {
 			continue
@@ -109,6 +115,32 @@ func (p *Plugin) planBroken(ctx context.Context, pod *v1.Pod, nodes []fwk.NodeIn
 		}
 	}
 	return placed
+}
+
+// cameFree returns the most free slots of a node that has more of them than at the placement before.
+func (p *Plugin) cameFree(nodes []fwk.NodeInfo) (most int64) {
+	before := p.freeSlots
+	p.freeSlots = make(map[string]int64, len(nodes))
+	for _, n := range nodes {
+		free := n.GetAllocatable().GetScalarResources()[v1alpha1.ResourceVGPU] - n.GetRequested().GetScalarResources()[v1alpha1.ResourceVGPU]
+		name := n.Node().Name
+		if p.freeSlots[name] = free; free > before[name] {
+			most = max(most, free)
+		}
+	}
+	return most
+}
+
+// slotsOf returns how many slots a pod asks for, 0 if its request is not legal.
+func slotsOf(pod *v1.Pod) (sum int64) {
+	containers, err := kube.Containers(pod)
+	if err != nil {
+		return 0
+	}
+	for _, c := range containers {
+		sum += int64(c.Slots)
+	}
+	return sum
 }
 
 // planFor plans a gang by one of its members, and reports whether that has a place.

@@ -50,6 +50,62 @@ func TestRunningGangGoesFirst(t *testing.T) {
 	}
 }
 
+// Many placements of other pods, elsewhere, do not lose a running gang the room that comes with a node or with the end of a pod.
+func TestRunningGangGoesFirstOnABusyCluster(t *testing.T) {
+	away := func(pods ...*v1.Pod) []*v1.Pod {
+		for _, p := range pods {
+			p.Spec.Affinity = &v1.Affinity{NodeAffinity: &v1.NodeAffinity{RequiredDuringSchedulingIgnoredDuringExecution: &v1.NodeSelector{
+				NodeSelectorTerms: []v1.NodeSelectorTerm{{MatchExpressions: []v1.NodeSelectorRequirement{
+					{Key: v1.LabelHostname, Operator: v1.NodeSelectorOpNotIn, Values: []string{"busy"}},
+				}}},
+			}}}
+		}
+		return pods
+	}
+	for _, comes := range []string{"node", "end"} {
+		for _, older := range []string{"a", "m", "z"} {
+			t.Run(comes+" "+older, func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					c := newCluster(t, 1, 1)
+					c.Create(away(members("train", 2, 2, 10)...)...)
+					nodes := c.AwaitBound("train", 2)
+					c.CreateNode("n3", "r1", 1)
+					c.Create(away(pod("whole", 10))...)
+					c.AwaitBound("whole", 1)
+					c.Create(away(pod(older+"-older-1", 10), pod(older+"-older-2", 10))...)
+					time.Sleep(time.Minute)
+					c.CreateNode("busy", "r1", 20)
+					c.loseNode("n2")
+					for name, node := range nodes {
+						if node == "n2" {
+							again := members("train", 2, 2, 10)[0]
+							again.Name, again.UID = name+"-again", "uid-again"
+							c.Create(away(again)...)
+						}
+					}
+					time.Sleep(time.Minute)
+					for i := range 100 {
+						p := pod(fmt.Sprint("small-", i), 1)
+						p.Spec.NodeSelector = map[string]string{v1.LabelHostname: "busy"}
+						c.Create(p)
+						time.Sleep(time.Second)
+					}
+					c.AwaitBound("small", 100)
+					if comes == "node" {
+						c.CreateNode("n4", "r1", 1)
+					} else {
+						c.Remove("whole")
+					}
+					time.Sleep(time.Minute)
+					if got := c.Bound("train"); len(got) != 2 {
+						t.Errorf("of the gang %v is bound, of the older pods %v", got, c.Bound(older+"-older"))
+					}
+				})
+			})
+		}
+	}
+}
+
 // A pod that is refused once for a running gang gets the room that is left.
 func TestRunningGangLeavesRoom(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -89,12 +89,14 @@ type Plugin struct {
 	targets dynamic.Interface
 	// topologyCache is for the scheduling cycle alone.
 	topology topologyCache
-	// inVain, warned and yielding are for the scheduling cycle alone. warned are pods with a warning about the name of their gang.
-	inVain   map[podgroup.Ref]*patience
-	warned   map[types.UID]time.Time
-	yielding bool
-	metrics  *metricSet
-	now      func() time.Time
+	// inVain, freeSlots, warned and yielding are for the scheduling cycle alone. freeSlots are those of each node at the last placement
+	// beside a running gang that lacks members; warned are pods with a warning about the name of their gang.
+	inVain    map[podgroup.Ref]*patience
+	freeSlots map[string]int64
+	warned    map[types.UID]time.Time
+	yielding  bool
+	metrics   *metricSet
+	now       func() time.Time
 }
 
 var (
