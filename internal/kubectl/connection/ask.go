@@ -30,6 +30,8 @@ func ask(ctx context.Context, config *rest.Config, o Options, address string) ([
 	}
 	defer client.CloseIdleConnections()
 	client.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse } // no other server gets the credentials
+	ctx, begun, cancel := o.within(ctx, "the scheduler")
+	defer cancel()
 	r, err := http.NewRequestWithContext(ctx, http.MethodGet, strings.TrimRight(address, "/")+Path, http.NoBody)
 	if err != nil {
 		return nil, fmt.Errorf("get snapshot: --scheduler-address: %w", err)
@@ -38,8 +40,9 @@ func ask(ctx context.Context, config *rest.Config, o Options, address string) ([
 		return nil, fmt.Errorf("get snapshot: --scheduler-address: %q, legal is https://HOST:PORT", address)
 	}
 	answer, err := client.Do(r)
+	begun()
 	if err != nil {
-		return nil, fmt.Errorf("get snapshot: %w; %s", err, unreached(&o, errors.Is(err, syscall.ECONNREFUSED)))
+		return nil, fmt.Errorf("get snapshot: %w; %s", why(ctx, err), unreached(&o, errors.Is(err, syscall.ECONNREFUSED)))
 	}
 	defer answer.Body.Close()
 	if answer.StatusCode == http.StatusOK {

@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"k8s.io/client-go/rest"
 
@@ -71,6 +72,50 @@ func TestAnswers(t *testing.T) {
 		if strings.Join(*asked, ",") != "/snapshot Bearer secret" {
 			t.Errorf("%d: the scheduler was asked for %q", test.code, *asked)
 		}
+	}
+}
+
+// A program that does not answer is named after a while, whether it takes the connection or answers no question.
+func TestSilence(t *testing.T) {
+	over := make(chan struct{})
+	silent := httptest.NewTLSServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { <-over }))
+	o := at(silent.URL)
+	o.Patience = time.Millisecond
+	if _, err := ask(t, &rest.Config{}, o); err == nil || !strings.Contains(err.Error(), "the scheduler has not answered within 1ms; ") {
+		t.Errorf("a silent scheduler: %v", err)
+	}
+	o.Address = ""
+	const said = "find the scheduler: the API server, asked for the scheduler's pods and lease, has not answered within 1ms"
+	api := &rest.Config{Host: silent.URL, TLSClientConfig: rest.TLSClientConfig{Insecure: true}}
+	if _, err := ask(t, api, o); err == nil || !strings.Contains(err.Error(), said) {
+		t.Errorf("a silent API server: %v", err)
+	}
+
+	// The pods and the lease are answered, and the port is not forwarded.
+	forwards := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		switch {
+		case strings.HasSuffix(r.URL.Path, "/portforward"):
+			<-over
+		case strings.HasSuffix(r.URL.Path, "/pods"):
+			_, _ = w.Write([]byte(`{"kind": "PodList", "apiVersion": "v1", "items": [{"metadata": {"name": "one"}, "status": {"phase": "Running"}}]}`))
+		default:
+			w.WriteHeader(http.StatusNotFound)
+			_, _ = w.Write([]byte(`{"kind": "Status", "apiVersion": "v1", "status": "Failure", "reason": "NotFound", "code": 404}`))
+		}
+	}))
+	defer func() { close(over); forwards.Close(); silent.Close() }()
+	const kubelet = "the API server, or the kubelet of the pod tandem-system/one to which it forwards a port, has not answered within"
+	api.Host = forwards.URL
+	for o.Patience = 100 * time.Millisecond; ; o.Patience *= 2 {
+		_, err := ask(t, api, o)
+		if err != nil && strings.Contains(err.Error(), said[:len(said)-len("1ms")]) {
+			continue // a busy machine: the pods came later
+		}
+		if err == nil || !strings.Contains(err.Error(), kubelet) {
+			t.Errorf("a silent kubelet: %v", err)
+		}
+		break
 	}
 }
 

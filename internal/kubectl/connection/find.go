@@ -25,7 +25,7 @@ func candidates(ctx context.Context, client kubernetes.Interface, o *Options) ([
 		return nil, fmt.Errorf("find the scheduler: %w; it takes the rights to list pods and to create pods/portforward in the namespace %s, "+
 			"or --scheduler-address, or --snapshot with a file", err, o.Namespace)
 	case err != nil:
-		return nil, fmt.Errorf("find the scheduler: %w", err)
+		return nil, fmt.Errorf("find the scheduler: %w", why(ctx, err))
 	}
 	running := slices.DeleteFunc(slices.Clone(list.Items), func(p v1.Pod) bool { return p.Status.Phase != v1.PodRunning })
 	if len(running) == 0 && len(list.Items) > 0 {
@@ -41,7 +41,7 @@ func candidates(ctx context.Context, client kubernetes.Interface, o *Options) ([
 		if apierrors.IsForbidden(err) || apierrors.IsNotFound(err) { // a single scheduler has no lease
 			return names(running), nil
 		}
-		return nil, fmt.Errorf("find out which scheduler schedules: %w", err)
+		return nil, fmt.Errorf("find out which scheduler schedules: %w", why(ctx, err))
 	}
 	holder := ""
 	if lease.Spec.HolderIdentity != nil {

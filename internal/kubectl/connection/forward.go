@@ -31,7 +31,7 @@ func forward(ctx context.Context, config *rest.Config, o *Options, pod string) (
 	}
 	dialer := portforward.NewFallbackDialerForStreaming(socket, spdy.NewDialerForStreaming(upgrader, &http.Client{Transport: roundTripper}, http.MethodPost, at),
 		func(err error) bool { return httpstream.IsUpgradeFailure(err) || httpstream.IsHTTPSProxyError(err) })
-	ctx, cancel := context.WithCancel(ctx)
+	ctx, begun, cancel := o.within(ctx, fmt.Sprintf("the API server, or the kubelet of the pod %s/%s to which it forwards a port,", o.Namespace, pod))
 	ready, ended := make(chan struct{}), make(chan error, 1)
 	forwarder, err := portforward.NewOnAddressesForStreamingWithContext(ctx, dialer, []string{"127.0.0.1"}, []string{fmt.Sprintf("0:%d", o.Port)}, ready, io.Discard, io.Discard)
 	if err != nil {
@@ -41,6 +41,10 @@ func forward(ctx context.Context, config *rest.Config, o *Options, pod string) (
 	go func() { ended <- forwarder.ForwardPorts() }()
 	select {
 	case <-ready:
+		begun()
+	case <-ctx.Done():
+		cancel()
+		return 0, nil, why(ctx, nil)
 	case err := <-ended:
 		cancel()
 		return 0, nil, fmt.Errorf("forward a port to the pod %s/%s: %w; it takes the right to create pods/portforward there, "+
