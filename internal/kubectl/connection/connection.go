@@ -1,6 +1,7 @@
 package connection
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -22,20 +23,24 @@ type Options struct {
 	CAFile, ServerName string
 	// Insecure allows Address without CAFile.
 	Insecure bool
-	// Patience is how long each program that is asked may take to begin its answer.
+	// Patience is how long each program that is asked may take to begin its answer, 0 for 5 s.
 	Patience time.Duration
 }
 
-// Defaults are the names and the port in deploy/. The scheduler takes less than 2 s for a snapshot of 1,000 nodes.
+// patience is more than twice the time in which the scheduler makes its first snapshot of 1,000 nodes.
+const patience = 5 * time.Second
+
+// Defaults are the names and the port in deploy/.
 func Defaults() Options {
-	return Options{Namespace: "tandem-system", Name: "tandem-scheduler", Port: 10261, ServerName: "localhost", Patience: 5 * time.Second}
+	return Options{Namespace: "tandem-system", Name: "tandem-scheduler", Port: 10261, ServerName: "localhost"}
 }
 
 // within returns a context that ends when asked, a program, has not answered in time, unless the caller stops the clock before. The cause of
 // its end names the program.
 func (o *Options) within(ctx context.Context, asked string) (_ context.Context, stopClock func() bool, cancel context.CancelFunc) {
 	ctx, end := context.WithCancelCause(ctx)
-	clock := time.AfterFunc(o.Patience, func() { end(fmt.Errorf("%s has not answered within %v", asked, o.Patience)) })
+	limit := cmp.Or(o.Patience, patience)
+	clock := time.AfterFunc(limit, func() { end(fmt.Errorf("%s has not answered within %v", asked, limit)) })
 	return ctx, clock.Stop, func() { clock.Stop(); end(context.Canceled) }
 }
 
