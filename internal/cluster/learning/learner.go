@@ -107,6 +107,8 @@ type workload struct {
 	written []brief
 	wrote   bool
 	queued  bool
+	// unsaid says that its status does not name the illegal values of its declaration, or names old ones.
+	unsaid bool
 	// refused says that no WorkloadProfile can hold the workload.
 	refused bool
 	seen    int64 // seconds since 1970

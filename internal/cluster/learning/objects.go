@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/tandem-gpu/tandem/internal/cluster/kube"
@@ -128,8 +129,20 @@ func (l *Learner) Profile(p *v1alpha1.WorkloadProfile) {
 	if first && !w.wrote {
 		l.restore(w, read.Learned())
 	}
-	l.dirty[w.number] = true
+	w.unsaid = unsaid(p, read)
+	l.changed(w)
 	l.stale.Store(true)
+}
+
+// unsaid reports whether the condition of a WorkloadProfile does not say which of its values are illegal, or says it of values that
+// have been corrected.
+func unsaid(p *v1alpha1.WorkloadProfile, read *workloads.Workload) bool {
+	says, should := meta.FindStatusCondition(p.Status.Conditions, v1alpha1.ConditionConsistent), read.Condition(p.Generation)
+	if says == nil {
+		return should.Reason == v1alpha1.ConsistentMalformed
+	}
+	either := says.Reason == v1alpha1.ConsistentMalformed || should.Reason == v1alpha1.ConsistentMalformed
+	return either && (says.Reason != should.Reason || says.Message != should.Message)
 }
 
 // declaredOf returns the declarations of a WorkloadProfile, without the learned values. Profiles without a spec, which

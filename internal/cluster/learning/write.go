@@ -43,6 +43,9 @@ func (l *Learner) changed(w *workload) {
 
 // isNews reports whether the learner knows more of a workload than its status says.
 func (l *Learner) isNews(w *workload) bool {
+	if w.unsaid {
+		return true
+	}
 	for _, r := range w.records {
 		k := l.learned(w, r)
 		if !k.Known.SM && !k.Known.Bandwidth && k.Traits.CoRuns == 0 {
@@ -103,7 +106,7 @@ func (l *Learner) write(ctx context.Context) bool {
 	switch {
 	case w == nil:
 	case err == nil:
-		w.written, w.wrote = t.briefs, true
+		w.written, w.wrote, w.unsaid = t.briefs, true, false
 	case !w.queued && !w.refused:
 		w.queued = true
 		l.queue = append(l.queue, t.number)

@@ -5,10 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -132,6 +134,56 @@ func TestStatusIsWritten(t *testing.T) {
 	s.sync(t)
 	if now := s.writes("update"); now != before {
 		t.Errorf("%d writes although nothing changed", now-before)
+	}
+}
+
+// A declaration of which nothing has been learned says in its status which of its values are illegal, and no longer when they have been
+// corrected. A legal one has no status, and nothing is written twice.
+func TestIllegalDeclarationsAreNamed(t *testing.T) {
+	curve := func(rates ...int64) (list []v1alpha1.ProfileThroughput) {
+		for i, rate := range rates {
+			list = append(list, v1alpha1.ProfileThroughput{Model: "A100", SharePercent: int32(50 * (i + 1)), Rate: resource.NewQuantity(rate, resource.DecimalSI)})
+		}
+		return list
+	}
+	s := newServer(t, 1, Options{}, declared(t, "team", "falls"), declared(t, "team", "rises"))
+	change := func(name string, list []v1alpha1.ProfileThroughput) {
+		for _, p := range s.profiles(t) {
+			if p.Name != name {
+				s.world.learner.Profile(p)
+				continue
+			}
+			p.Spec.Throughputs = list
+			object, err := unstructuredOf(p)
+			must.OK(t, err)
+			_, err = s.Resource(v1alpha1.WorkloadProfiles).Namespace(p.Namespace).Update(t.Context(), object, metav1.UpdateOptions{})
+			must.OK(t, err)
+			s.world.learner.Profile(p)
+		}
+		s.sync(t)
+	}
+	conditions := func() (all []string) {
+		for _, p := range s.profiles(t) {
+			for _, c := range p.Status.Conditions {
+				all = append(all, p.Name+": "+c.Reason+": "+c.Message)
+			}
+		}
+		return all
+	}
+	change("rises", curve(100, 200))
+	change("falls", curve(200, 100))
+	const want = "falls: Malformed: spec.throughputs: the rate on A100 at 100% is worse than at 50%, or the share stands twice: "
+	if got := conditions(); len(got) != 1 || !strings.HasPrefix(got[0], want) {
+		t.Errorf("conditions %q, want %q", got, want)
+	}
+	writes := s.writes("update")
+	change("other", nil)
+	if now := s.writes("update"); now != writes {
+		t.Errorf("%d writes although nothing changed", now-writes)
+	}
+	change("falls", curve(100, 200))
+	if got := conditions(); len(got) != 1 || !strings.HasPrefix(got[0], "falls: Agrees: ") {
+		t.Errorf("conditions %q after the curve has been corrected", got)
 	}
 }
 
