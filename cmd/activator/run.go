@@ -21,7 +21,8 @@ import (
 )
 
 const (
-	// headersWithin bounds the time in which a client sends the headers of a request, and mostHeaders their bytes.
+	// headersWithin bounds the time in which a client sends the headers of a request, and mostHeaders their bytes. It bounds the body too where nobody
+	// reads it; the activator gives that of a request for a notebook more time.
 	headersWithin = 10 * time.Second
 	mostHeaders   = 1 << 16
 	// endWithin is how long requests may go on when the program ends. The kubelet waits 30 seconds.
@@ -56,13 +57,18 @@ func (s *settings) run(ctx context.Context) error {
 		return err
 	}
 	o.Informers.StartWithContext(ctx)
+	return serve(ctx, s.front(a), server(s.probes, probes))
+}
+
+// front returns the server of the proxy.
+func (s *settings) front(a *activator.Activator) *http.Server {
 	front := server(s.address, a)
 	front.ConnState = activator.NewBounded(s.activator.MostConnections).State
-	return serve(ctx, front, server(s.probes, probes))
+	return front
 }
 
 func server(address string, h http.Handler) *http.Server {
-	return &http.Server{Addr: address, Handler: h, ReadHeaderTimeout: headersWithin, MaxHeaderBytes: mostHeaders, IdleTimeout: 2 * time.Minute}
+	return &http.Server{Addr: address, Handler: h, ReadHeaderTimeout: headersWithin, ReadTimeout: headersWithin, MaxHeaderBytes: mostHeaders, IdleTimeout: 2 * time.Minute}
 }
 
 // probes answers the kubelet and Prometheus.

@@ -115,6 +115,7 @@ func (a *Activator) unread() *refusal {
 
 // ServeHTTP passes a request to the pod of its notebook, after it has waited for that where necessary.
 func (a *Activator) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	defer func() { bodyUntil(w, r, time.Now().Add(restWithin)) }()
 	var n *found
 	refused := a.unread()
 	if refused == nil {
@@ -127,6 +128,7 @@ func (a *Activator) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			refused = &refusal{status: http.StatusServiceUnavailable, result: resultFull, retry: true, message: fmt.Sprintf("too many requests are for notebooks of namespace %s: try again later", n.Namespace)}
 		} else {
 			defer end()
+			bodyUntil(w, r, time.Time{})
 		}
 	}
 	if refused == nil {
@@ -137,7 +139,7 @@ func (a *Activator) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	if refused != nil {
 		a.metrics.requests.WithLabelValues(refused.result).Inc()
-		refused.write(w)
+		refused.write(w, r)
 		return
 	}
 	a.metrics.requests.WithLabelValues(result).Inc()
@@ -159,7 +161,7 @@ func (a *Activator) proxy(target string) *httputil.ReverseProxy {
 				return // the client has gone
 			}
 			a.metrics.failures.Inc()
-			(&refusal{status: http.StatusBadGateway, retry: true, message: fmt.Sprintf("the notebook does not answer: %v", err)}).write(w)
+			(&refusal{status: http.StatusBadGateway, retry: true, message: fmt.Sprintf("the notebook does not answer: %v", err)}).write(w, r)
 		},
 	}
 }

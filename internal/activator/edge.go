@@ -7,6 +7,7 @@ import (
 	"path"
 	"strings"
 	"sync"
+	"time"
 )
 
 // The activator stands between tenants who do not trust each other and, mostly, behind a login that judges paths. This file has what a proxy
@@ -82,6 +83,17 @@ func (o *Options) clean(answer *http.Response) error {
 		}
 	}
 	return nil
+}
+
+// restWithin is how long a client may go on sending the body of a request that was answered. Longer, clients that never send it have connections that
+// count for no namespace; shorter, one that reads its answer late may find the connection reset.
+const restWithin = time.Second
+
+// bodyUntil bounds the time in which a body comes; the zero time is no bound.
+func bodyUntil(w http.ResponseWriter, r *http.Request, at time.Time) {
+	if r.ContentLength != 0 {
+		_ = http.NewResponseController(w).SetReadDeadline(at) // a connection that is gone has none
+	}
 }
 
 // begin notes a request that is served, and returns how to end that; nil where there are too many, in the namespace or in all. Connections that

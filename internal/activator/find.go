@@ -31,9 +31,13 @@ type refusal struct {
 // retryAfter is what a client waits before it asks again, in seconds.
 const retryAfter = "10"
 
-func (r *refusal) write(w http.ResponseWriter) {
+// write answers a request whose body nobody has read: the answer does not wait for it.
+func (r *refusal) write(w http.ResponseWriter, of *http.Request) {
 	if r.retry {
 		w.Header().Set("Retry-After", retryAfter)
+	}
+	if of.ContentLength != 0 {
+		w.Header().Set("Connection", "close")
 	}
 	w.Header().Set("Cache-Control", "no-store")
 	http.Error(w, r.message, r.status)
