@@ -23,8 +23,6 @@ const (
 	idlePerPod = 8
 	// answerHeaders bounds the bytes of the headers of an answer.
 	answerHeaders = 64 << 10
-	// fieldManager is the activator's name towards the API server.
-	fieldManager = "tandem-activator"
 )
 
 func newTransport() *http.Transport {
@@ -88,7 +86,7 @@ func (a *Activator) await(ctx context.Context, path string, of *waiting) (string
 
 // wake scales a notebook to one. If somebody else has done so, that is just as well.
 func (a *Activator) wake(ctx context.Context, n *found) error {
-	err := parking.Wake(ctx, a.options.Kube, n.Workload, fieldManager)
+	err := parking.Wake(ctx, a.options.Kube, n.Workload)
 	switch {
 	case err == nil:
 		a.metrics.wakes.WithLabelValues(wakeDone).Inc()

@@ -18,14 +18,17 @@ type operation struct {
 	Value any    `json:"value"`
 }
 
+// Activator is the activator's name towards the API server.
+const Activator = "tandem-activator"
+
 // Park has a workload ask for no pod, if it asks for one.
 func Park(ctx context.Context, client kubernetes.Interface, w *Workload, manager string) error {
 	return scale(ctx, client, w, manager, operation{"test", "/spec/replicas", 1}, operation{"replace", "/spec/replicas", 0})
 }
 
-// Wake has a workload ask for one pod, if it asks for none. Kubernetes leaves a number of 0 out of a Scale.
-func Wake(ctx context.Context, client kubernetes.Interface, w *Workload, manager string) error {
-	return scale(ctx, client, w, manager, operation{"test", "/spec", map[string]any{}}, operation{"add", "/spec/replicas", 1})
+// Wake has a workload ask for one pod, if it asks for none, for the activator. Kubernetes leaves a number of 0 out of a Scale.
+func Wake(ctx context.Context, client kubernetes.Interface, w *Workload) error {
+	return scale(ctx, client, w, Activator, operation{"test", "/spec", map[string]any{}}, operation{"add", "/spec/replicas", 1})
 }
 
 func scale(ctx context.Context, client kubernetes.Interface, w *Workload, manager string, operations ...operation) error {

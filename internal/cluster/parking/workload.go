@@ -2,6 +2,7 @@ package parking
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -24,8 +25,9 @@ type Workload struct {
 	Kind, Namespace, Name string
 	UID                   types.UID
 	Annotations           map[string]string
-	// Replicas is how many pods it asks for.
+	// Replicas is how many pods it asks for. IsWoken says that the activator wrote that: the API server notes so until somebody writes another number.
 	Replicas int
+	IsWoken  bool
 	// Selector matches its pods: none where it is longer than MaxSelector.
 	Selector labels.Selector
 	// selects is how long the selector is.
@@ -55,7 +57,7 @@ func OfDeployment(d *appsv1.Deployment) *Workload {
 func workload(kind string, m *metav1.ObjectMeta, replicas *int32, selector *metav1.LabelSelector, template *v1.PodTemplateSpec) *Workload {
 	w := &Workload{
 		Kind: kind, Namespace: m.Namespace, Name: m.Name, UID: m.UID, Annotations: m.Annotations, Replicas: 1,
-		HostNetwork: template.Spec.HostNetwork, Leaves: m.DeletionTimestamp != nil,
+		HostNetwork: template.Spec.HostNetwork, Leaves: m.DeletionTimestamp != nil, IsWoken: slices.ContainsFunc(m.ManagedFields, IsWake),
 	}
 	if owner := metav1.GetControllerOfNoCopy(m); owner != nil {
 		w.Owner = owner.Kind + " " + owner.Name
@@ -70,6 +72,11 @@ func workload(kind string, m *metav1.ObjectMeta, replicas *int32, selector *meta
 		}
 	}
 	return w
+}
+
+// IsWake reports whether an entry of managed fields says that the activator wrote the replicas of its object. It writes nothing else of one.
+func IsWake(e metav1.ManagedFieldsEntry) bool {
+	return e.Manager == Activator && e.Subresource == "scale"
 }
 
 // String names a workload in messages.

@@ -13,6 +13,8 @@ const prefix = "tandem_controller_notebook_"
 func Families() []tandem.Family { return slices.Clone(families) }
 
 var families = []tandem.Family{
+	{Name: prefix + "contests_total", Type: tandem.Counter, Unit: "contests", Range: "0 or more",
+		Help: "Times that the controller left a notebook alone, since somebody else had started it again soon after it was parked, twice in a row."},
 	{Name: prefix + "failed_passes_total", Type: tandem.Counter, Unit: "passes", Range: "0 or more",
 		Help: "Passes over the notebooks that failed at least in part."},
 	{Name: prefix + "looks_total", Type: tandem.Counter, Labels: []string{"result"}, Unit: "looks", Range: "0 or more",

@@ -22,6 +22,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
+	"github.com/tandem-gpu/tandem/internal/controller/snapshot"
 	"github.com/tandem-gpu/tandem/pkg/api/v1alpha1"
 	"github.com/tandem-gpu/tandem/test/must"
 )
@@ -125,7 +126,7 @@ func (w *world) scale(a k8stesting.Action) (bool, runtime.Object, error) {
 	w.scales = append(w.scales, fmt.Sprintf("%s/%s %s", p.GetName(), p.GetSubresource(), p.GetPatch()))
 	if w.scaleErr == nil {
 		s := w.set()
-		s.Spec.Replicas = new(int32(0))
+		s.Spec.Replicas, s.ManagedFields = new(int32(0)), nil
 		w.put(s)
 	}
 	return true, &appsv1.StatefulSet{}, w.scaleErr
@@ -168,6 +169,20 @@ func (w *world) set() *appsv1.StatefulSet {
 	s, err := w.statefulSets.StatefulSets("ns").Get("nb")
 	must.OK(w.T, err)
 	return s.DeepCopy()
+}
+
+// start has somebody scale the StatefulSet nb to one, as the API server notes it.
+func (w *world) start(manager string) {
+	w.Helper()
+	s := w.set()
+	s.Spec.Replicas = new(int32(1))
+	s.ManagedFields = []metav1.ManagedFieldsEntry{{
+		Manager: manager, Operation: metav1.ManagedFieldsOperationUpdate, Subresource: "scale", APIVersion: "apps/v1", FieldsType: "FieldsV1",
+		FieldsV1: &metav1.FieldsV1{Raw: []byte(`{"f:spec":{"f:replicas":{}}}`)},
+	}}
+	o, err := (&snapshot.Condenser{}).Condense(s)
+	must.OK(w.T, err)
+	w.put(o.(*appsv1.StatefulSet))
 }
 
 // annotate sets an annotation of the StatefulSet nb.

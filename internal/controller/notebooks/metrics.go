@@ -19,9 +19,9 @@ const stateInvalid = "Invalid"
 
 // metricSet says what the controller saw and did.
 type metricSet struct {
-	looks, parks       *prometheus.CounterVec
-	failures, warnings prometheus.Counter
-	states             *prometheus.GaugeVec
+	looks, parks                 *prometheus.CounterVec
+	contests, failures, warnings prometheus.Counter
+	states                       *prometheus.GaugeVec
 }
 
 func newMetrics() *metricSet {
@@ -35,7 +35,7 @@ func newMetrics() *metricSet {
 	}
 	states := family("states")
 	m := &metricSet{
-		looks: vec("looks_total"), parks: vec("parks_total"), failures: counter("failed_passes_total"), warnings: counter("warnings_total"),
+		looks: vec("looks_total"), parks: vec("parks_total"), contests: counter("contests_total"), failures: counter("failed_passes_total"), warnings: counter("warnings_total"),
 		states: prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: states.Name, Help: states.Help}, states.Labels),
 	}
 	for _, result := range []string{lookAnswered, lookUnreachable, lookRefused, lookMalformed, lookNoToken, lookNotReady} {
@@ -51,7 +51,7 @@ func newMetrics() *metricSet {
 // Collectors returns the collectors of the controller's metrics.
 func (c *Controller) Collectors() []prometheus.Collector {
 	m := c.metrics
-	return []prometheus.Collector{m.looks, m.parks, m.failures, m.warnings, m.states}
+	return []prometheus.Collector{m.looks, m.parks, m.contests, m.failures, m.warnings, m.states}
 }
 
 // count sets how many notebooks are in each state. One that could not be read in this pass is in the state of its memory.

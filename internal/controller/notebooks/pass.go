@@ -72,7 +72,7 @@ func (c *Controller) visits() (list []*visit, invalid int, err error) {
 	if err != nil {
 		return nil, 0, err
 	}
-	there, scalers := make(map[types.UID]bool, len(workloads)), c.scalers()
+	there, scalers, now := make(map[types.UID]bool, len(workloads)), c.scalers(), c.now()
 	for _, w := range workloads {
 		d, err := parking.Read(w.Annotations)
 		if d == nil && err == nil || w.Leaves {
@@ -83,10 +83,17 @@ func (c *Controller) visits() (list []*visit, invalid int, err error) {
 			c.memory[w.UID] = &memory{}
 		}
 		v := &visit{Workload: w, declared: d, memory: c.memory[w.UID]}
-		contested := v.memory.replicas.Read(w.Replicas, 0, c.now())
+		replicas := w.Replicas
+		if w.IsWoken {
+			replicas = 0 // the owner came back: that undoes no change
+		}
+		contested := v.memory.replicas.Read(replicas, 0, now)
 		problem := problemOf(w, err, scalers[w.String()])
 		if problem == "" && contested {
 			problem = v.memory.replicas.Undone().Says(w.String(), "replicas", "spec.replicas")
+			if v.memory.replicas.Began(now) {
+				c.metrics.contests.Inc()
+			}
 		}
 		if problem != "" {
 			c.complain(v, problem)

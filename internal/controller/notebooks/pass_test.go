@@ -17,6 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	k8stesting "k8s.io/client-go/testing"
 
+	"github.com/tandem-gpu/tandem/internal/cluster/parking"
 	"github.com/tandem-gpu/tandem/pkg/api/v1alpha1"
 	"github.com/tandem-gpu/tandem/test/must"
 )
@@ -425,22 +426,67 @@ func TestOwnedNotebook(t *testing.T) {
 	w.want("Invalid")
 }
 
-// Somebody starts a notebook again as soon as it is parked, without a page that was opened. After the second time it is left alone, and its owner is told why.
+// Somebody starts a notebook again as soon as it is parked, without a page that was opened. After the second time it is left alone for half an hour, then for longer: an
+// event tells its owner why, once each time.
 func TestAnotherWriter(t *testing.T) {
 	w := newWorld(t)
-	parked := 0
+	w.annotate(v1alpha1.AnnotationNotebookIdle, "1m")
+	w.jupyter.kernels("idle", noon)
+	var parks []time.Time
+	var told []string
 	for range 12 * 60 {
-		w.idleFor(2 * time.Hour)
-		w.pass(time.Minute)
+		w.at = w.at.Add(time.Minute)
+		must.OK(t, w.Pass(t.Context()))
+		for _, e := range w.events() {
+			if strings.Contains(e, reasonInvalid) {
+				told = append(told, e)
+			}
+		}
 		if *w.set().Spec.Replicas == 0 {
-			parked++
-			s := w.set()
-			s.Spec.Replicas = new(int32(1))
-			w.put(s)
+			parks = append(parks, w.at)
+			w.start("kubectl")
 		}
 	}
-	if parked < 2 || parked > 6 {
-		t.Errorf("the notebook was parked %d times in 12 hours", parked)
+	for i := 3; i < len(parks); i++ {
+		if parks[i].Sub(parks[i-3]) < time.Hour {
+			t.Errorf("the notebook was parked four times from %v to %v", parks[i-3], parks[i])
+		}
+	}
+	contests := len(parks) - 1 // from the second one on
+	if contests < 3 || len(told) != contests || value(t, w.metrics.contests) != float64(contests) {
+		t.Errorf("%d parks, %v contests, events %q", len(parks), value(t, w.metrics.contests), told)
+	}
+	for _, e := range told {
+		if !strings.Contains(e, "Warning NotebookInvalid StatefulSet ns/nb was changed from 1 to 0 replicas, and somebody changed that again soon") {
+			t.Error(e)
+		}
+	}
+}
+
+// An owner who comes back soon, again and again, by the activator is no other writer: the notebook is parked each time, also by a controller that starts meanwhile.
+func TestOwnerComesBack(t *testing.T) {
+	w := newWorld(t)
+	w.annotate(v1alpha1.AnnotationNotebookIdle, "1m")
+	w.jupyter.kernels("idle", noon)
+	parked := 0
+	for minute := range 60 {
+		w.at = w.at.Add(time.Minute)
+		must.OK(t, w.Pass(t.Context()))
+		for _, e := range w.events() {
+			if strings.Contains(e, reasonInvalid) {
+				t.Fatal(e)
+			}
+		}
+		if *w.set().Spec.Replicas == 0 {
+			parked++
+			w.start(parking.Activator)
+		}
+		if minute == 30 {
+			w.restart()
+		}
+	}
+	if n := value(t, w.metrics.contests); parked < 10 || n != 0 {
+		t.Errorf("the notebook was parked %d times in an hour, %v contests", parked, n)
 	}
 }
 

@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/tandem-gpu/tandem/internal/cluster/kube"
+	"github.com/tandem-gpu/tandem/internal/cluster/parking"
 	"github.com/tandem-gpu/tandem/pkg/api/v1alpha1"
 )
 
@@ -30,7 +31,7 @@ type Condenser struct {
 const maxTemplates = 20_000
 
 // Condense is a transform for informers. It keeps what the controller reads of pods, nodes and GPUNodes: the rest would take
-// several times as much memory in a large cluster. Other objects only lose their managed fields.
+// several times as much memory in a large cluster. Other objects only lose their managed fields, but for what says that the activator woke a notebook.
 func (c *Condenser) Condense(object any) (any, error) {
 	switch o := object.(type) {
 	case *v1.Pod:
@@ -43,7 +44,13 @@ func (c *Condenser) Condense(object any) (any, error) {
 		condenseGPUNode(o)
 		return o, nil
 	case metav1.Object:
-		o.SetManagedFields(nil)
+		var wake []metav1.ManagedFieldsEntry
+		for _, e := range o.GetManagedFields() {
+			if parking.IsWake(e) {
+				wake = append(wake, metav1.ManagedFieldsEntry{Manager: e.Manager, Subresource: e.Subresource})
+			}
+		}
+		o.SetManagedFields(wake)
 	}
 	return object, nil
 }

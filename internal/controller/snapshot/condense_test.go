@@ -153,7 +153,7 @@ func TestCondensedNodes(t *testing.T) {
 	if d := g.Status.Devices[0]; d.Message != "" || d.Tenants[0].MemoryUsed != nil || d.Tenants[0].Rate == nil || d.Tenants[0].SMUtilizationPercent == nil || d.Tenants[1].SMUtilizationPercent != nil {
 		t.Errorf("%+v", d)
 	}
-	target := &v1alpha1.ElasticTarget{ObjectMeta: metav1.ObjectMeta{Name: "train", ManagedFields: []metav1.ManagedFieldsEntry{{}}}}
+	target := &v1alpha1.ElasticTarget{ObjectMeta: metav1.ObjectMeta{Name: "train", ManagedFields: []metav1.ManagedFieldsEntry{{Manager: "kubectl", Subresource: "scale"}, {Manager: "tandem-activator"}}}}
 	if out := condensed(t, &Condenser{}, target); out.ManagedFields != nil || out.Name != "train" {
 		t.Errorf("%+v", out)
 	}
