@@ -40,6 +40,9 @@ func (n *Number) Resume(until time.Time, generation int64) {
 	n.undone, n.until, n.generation = most, until, generation
 }
 
+// IsWatched reports whether the last change may still be undone.
+func (n *Number) IsWatched() bool { return n.wrote }
+
 // Read notes what the number is now, and reports whether it has to be left alone. Generation is that of what the user asks of the controller: another
 // one is tried at once.
 func (n *Number) Read(value int, generation int64, now time.Time) (isContested bool) {
@@ -79,10 +82,22 @@ func (n *Number) Undone() Undone { return Undone{n.from, n.to, n.undone, n.until
 //
 // Example: "Deployment bert was changed from 1 to 5 replicas, and somebody changed that again soon, 2 times in a row: …".
 func (u Undone) Says(object, pods, field string) string {
-	change, times := fmt.Sprintf("from %d to %d %s", u.From, u.To, pods), fmt.Sprint(u.Times)
-	if u.From == u.To { // an earlier process saw it
-		change, times = "to another number of "+pods, "several"
+	change := fmt.Sprintf("from %d to %d %s", u.From, u.To, pods)
+	if u.isResumed() {
+		change = "to another number of " + pods
 	}
-	return fmt.Sprintf("%s was changed %s, and somebody changed that again soon, %s times in a row: its managedFields say who writes %s; "+
-		"stop one of the two. The controller tries again at %s", object, change, times, field, u.Until.UTC().Format("15:04 MST"))
+	return u.SaysOf(object+" was changed "+change, field)
 }
+
+// SaysOf is Says after words for the change of the object.
+func (u Undone) SaysOf(change, field string) string {
+	times := fmt.Sprint(u.Times)
+	if u.isResumed() {
+		times = "several"
+	}
+	return fmt.Sprintf("%s, and somebody changed that again soon, %s times in a row: its managedFields say who writes %s; "+
+		"stop one of the two. The controller tries again at %s", change, times, field, u.Until.UTC().Format("15:04 MST"))
+}
+
+// isResumed reports whether an earlier process saw the changes.
+func (u Undone) isResumed() bool { return u.From == u.To }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 
 	v1 "k8s.io/api/core/v1"
@@ -83,18 +84,22 @@ func (v *visit) writeWeights(ctx context.Context, o *outcome) error {
 	case v.route == nil:
 		o.routed = v.routeRefused
 		return nil
+	case v.weightsRefused != nil:
+		o.routed = v.weightsRefused
+		return nil
 	case !v.hasWeights():
 		o.routed = &refusal{reasonNoReplicas, "no replica is ready that answers without errors: the weights stay as they are"}
 		return nil
 	}
 	o.routed = v.unserved()
-	if !v.differ() {
+	if !v.differ(v.weights) {
 		return nil
 	}
 	err := v.route.write(ctx, v.weights)
 	v.metrics.patched("route", err)
 	switch {
 	case err == nil:
+		v.memory.weights.wrote(v.weights, v.object.Generation, v.now)
 		return nil
 	case isStale(err):
 		o.routed = &refusal{reasonRouteChanged, fmt.Sprintf("the API server did not take the weights, as it does when HTTPRoute %s has changed since it was read: %.300s; the controller tries again", v.route.name, err)}
@@ -104,10 +109,10 @@ func (v *visit) writeWeights(ctx context.Context, o *outcome) error {
 	return fmt.Errorf("write the weights: %w", err)
 }
 
-// differ reports whether the route, as it was read, needs other weights.
-func (v *visit) differ() bool {
-	for k := range v.weights {
-		for i, want := range v.weights[k] {
+// differ reports whether the route, as it was read, has other weights than these.
+func (v *visit) differ(weights [][]int) bool {
+	for k := range weights {
+		for i, want := range weights[k] {
 			have := v.parts[k][i] * totalWeight
 			if have > float64(want)+slack || have < float64(want)-slack || (have == 0) != (want == 0) {
 				return true
@@ -124,8 +129,11 @@ func (v *visit) hasWeights() bool {
 
 // mayLeave reports whether replicas of a variant may leave: the route, as it was read at the begin of the pass, gives the variant no more
 // than those that stay should get, and nothing where none stays. The weights that this pass writes into the route do not count, since
-// another writer or a crash may undo them.
+// another writer or a crash may undo them. Beside another writer keepServing has kept what its weights need.
 func (v *visit) mayLeave(i int, o *outcome) bool {
+	if v.weightsRefused != nil {
+		return true
+	}
 	leaves := o.routed == nil || o.routed.reason == reasonNoReplicas
 	for k := range v.parts {
 		leaves = leaves && v.mayLeaveRule(i, k)
@@ -134,6 +142,25 @@ func (v *visit) mayLeave(i int, o *outcome) bool {
 		o.scaled = &refusal{reasonWaitsForRoute, fmt.Sprintf("variant %s shrinks to %d replicas when the route gives it less", v.fleet.Variants[i].Name, v.plan.Variants[i].Replicas)}
 	}
 	return leaves
+}
+
+// keepServing keeps the replicas that serve what the weights of another writer give their variant: the plan is for other weights.
+//
+// Example: a variant gets half of 22 requests a second, and a replica serves 5.15. It keeps 3 replicas, however few the plan has.
+func (v *visit) keepServing() {
+	for i := range v.plan.Variants {
+		p, of, least := &v.plan.Variants[i], &v.fleet.Variants[i], 0
+		for k := range v.parts {
+			switch {
+			case v.parts[k][i] == 0 || v.allLeave(k):
+			case p.Capacity > 0:
+				least = int(min(max(1, math.Ceil(of.Part*v.plan.Demand/p.Capacity)), float64(of.Wanted)))
+			default: // nobody knows how many serve them
+				least = of.Wanted
+			}
+		}
+		p.Replicas = max(p.Replicas, least)
+	}
 }
 
 // mayLeaveRule reports whether replicas of a variant may leave as far as one rule goes.

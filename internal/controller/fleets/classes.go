@@ -161,7 +161,7 @@ func (v *visit) classStatus(o outcome) (list []v1alpha1.FleetClassStatus) {
 		}
 		for i, p := range c.Parts {
 			weight := int(math.Round(p * totalWeight))
-			if (o.routed == nil || o.routed.reason == reasonNoReplicas) && !v.fleet.Paused && v.weights[k+1] != nil && v.differ() {
+			if (o.routed == nil || o.routed.reason == reasonNoReplicas) && !v.fleet.Paused && v.weights[k+1] != nil && v.differ(v.weights) {
 				weight = v.weights[k+1][i]
 			}
 			if weight > 0 {

@@ -76,6 +76,112 @@ func TestAnotherWriterOfTheSize(t *testing.T) {
 	}
 }
 
+// Somebody writes the weights back after each pass. After two writes they are left alone for half an hour: a condition and one event say so. A new process goes on with
+// that, and a change of the fleet is tried at once.
+func TestAnotherWriterOfTheWeights(t *testing.T) {
+	w := newWorld(t)
+	w.change(func(s *v1alpha1.InferenceFleetSpec) { s.Variants[1].MinReplicas = 4 })
+	w.arrive("20")
+	w.at = w.at.Add(700 * time.Millisecond) // the API keeps whole seconds
+	w.pass()
+	w.setReady("bert-t4", 4)
+	writes := 0
+	for range 4 * 60 {
+		w.pass()
+		if w.weights() != "bert-t4:0 bert-a100:1" {
+			writes++
+		}
+		w.setWeights(0, 1)
+	}
+	if writes > 3 || writes < 2 {
+		t.Errorf("the weights were written %d times in an hour", writes)
+	}
+	if got, text := w.condition(v1alpha1.ConditionRouted), w.message(v1alpha1.ConditionRouted); got != "False AnotherWriter" || w.condition(v1alpha1.ConditionFleetReady) != got ||
+		!strings.Contains(text, "HTTPRoute bert got other weights, and somebody changed that again soon, 3 times in a row: its managedFields say who writes spec.rules") {
+		t.Errorf("%s, %s", got, text)
+	}
+	told := slices.DeleteFunc(w.events(), func(e string) bool { return !strings.Contains(e, "Warning AnotherWriter leaves the weights alone") })
+	if n := testutil.ToFloat64(w.metrics.contests); len(told) != 2 || n != 2 { // after the writes at first, and after the one half an hour later
+		t.Errorf("%d events and %v contests: %q", len(told), n, told)
+	}
+	until := w.fleet("bert").Status.WeightsLeftAloneUntil
+	if until == nil {
+		t.Fatal("the status does not say until when")
+	}
+	w.restart()
+	for range int(until.Sub(w.at)/(15*time.Second)) - 1 {
+		if got := w.pass(); len(got) > 0 {
+			t.Fatalf("a new process writes %q before %v", got, until)
+		}
+	}
+	if text := w.message(v1alpha1.ConditionRouted); !strings.Contains(text, "HTTPRoute bert got other weights, and somebody changed that again soon, several times in a row") {
+		t.Error(text)
+	}
+	f := w.fleet("bert")
+	f.Generation++
+	must.OK(t, w.objects.Update(t.Context(), f))
+	if got := w.pass(); len(got) != 1 || !strings.HasPrefix(got[0], "route bert-t4:") {
+		t.Errorf("after a change of the fleet: %q", got)
+	}
+	w.settle(time.Minute)
+	if f := w.fleet("bert"); w.condition(v1alpha1.ConditionRouted) != "True Routed" || f.Status.WeightsLeftAloneUntil != nil {
+		t.Errorf("once nobody else writes: %s, %v", w.condition(v1alpha1.ConditionRouted), f.Status.WeightsLeftAloneUntil)
+	}
+}
+
+// Weights that change with the load, and that nobody undoes, are no contest, and neither are two other writes hours apart.
+func TestWeightsThatChange(t *testing.T) {
+	w := newWorld(t)
+	w.change(func(s *v1alpha1.InferenceFleetSpec) { s.Variants[1].MinReplicas = 4 })
+	w.arrive("20")
+	w.settle(time.Minute)
+	for minute := range 6 * 60 {
+		w.setReady("bert-t4", 3+minute%2)
+		for range 4 {
+			w.pass()
+		}
+		if minute%170 == 10 {
+			w.setWeights(500, 500)
+		}
+		if got := w.condition(v1alpha1.ConditionRouted); got != "True Routed" {
+			t.Fatalf("after %d minutes: %s, %s", minute, got, w.message(v1alpha1.ConditionRouted))
+		}
+	}
+}
+
+// Somebody holds the weights of a variant that is no longer needed. It shrinks to what serves these requests: half of 22 a second, of which a replica serves 5.15, and
+// to nothing once it gets none.
+func TestShrinksBesideAnotherWriter(t *testing.T) {
+	w := newWorld(t)
+	w.replicas["bert-t4"] = 8
+	w.setReady("bert-t4", 8)
+	w.arrive("20")
+	w.setWeights(500, 500)
+	w.before = func(what string) error {
+		if what == "scale bert-t4" && w.replicas["bert-t4"] <= 3 && w.weights() == "bert-t4:500 bert-a100:500" {
+			t.Errorf("with half of the requests t4 has %d replicas, and fewer are asked for", w.replicas["bert-t4"])
+		}
+		return nil
+	}
+	hours := func(t4, a100 int64) {
+		for range 3 * 240 {
+			w.settle(15 * time.Second)
+			w.setWeights(t4, a100)
+		}
+	}
+	hours(500, 500)
+	if n := w.replicas["bert-t4"]; n != 3 || w.condition(v1alpha1.ConditionScaled) != "True Scaled" {
+		t.Errorf("t4 has %d replicas, want 3; %s", n, w.condition(v1alpha1.ConditionScaled))
+	}
+	if got := w.fleet("bert").Status.Variants[1]; got.Replicas != 3 || got.Weight != 500 {
+		t.Errorf("%+v", got)
+	}
+	hours(0, 1)
+	if n := w.replicas["bert-t4"]; n != 0 {
+		t.Errorf("without requests t4 has %d replicas", n)
+	}
+}
+
 // A rule is put before that of the fleet, with the same backends: nobody's weights change until the fleet names its rule.
 func TestRuleBeforeTheFleets(t *testing.T) {
 	w := newWorld(t)

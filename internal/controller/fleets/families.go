@@ -21,7 +21,7 @@ var families = []tandem.Family{
 	{Name: prefix + "capacity", Type: tandem.Gauge, Labels: ofFleet, Unit: "requests a second", Range: "0 or more",
 		Help: "Requests a second that the wanted replicas of an inference fleet serve within its promise."},
 	{Name: prefix + "contests_total", Type: tandem.Counter, Unit: "contests", Range: "0 or more",
-		Help: "Times that the controller left the replicas of a variant alone, since somebody else had changed them again soon, twice in a row."},
+		Help: "Times that the controller left the replicas of a variant or the weights of a route alone, since somebody else had changed them again soon, twice in a row."},
 	{Name: prefix + "decisions_total", Type: tandem.Counter, Labels: []string{"reason"}, Unit: "decisions", Range: "0 or more",
 		Help: "Decisions on inference fleets, by the reason for the sizes: Grows, Shrinks, Cheaper, Steady, AtMost, PromiseTooShort, NoMetrics, AllFail or Paused."},
 	{Name: prefix + "demand", Type: tandem.Gauge, Labels: ofFleet, Unit: "requests a second", Range: "0 or more",

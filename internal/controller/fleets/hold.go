@@ -64,7 +64,7 @@ func (v *visit) hold(f *traffic.Fleet) error {
 		v.memory.decided = v.memory.decided.Afresh()
 	}
 	if v.memory.held != said || f.Paused { // a user may scale what is paused
-		v.memory.replicas = map[string]*contest.Number{}
+		v.memory.replicas, v.memory.weights = map[string]*contest.Number{}, routeWeights{}
 	}
 	v.memory.held = said
 	return nil

@@ -23,10 +23,28 @@ type memory struct {
 	numbersAt time.Time
 	// replicas are what was written into the scale targets of the variants, by name.
 	replicas map[string]*contest.Number
+	// weights are what was written into the route.
+	weights routeWeights
 	// refusedSince is since when a ResourceQuota refuses pods of a variant, by name.
 	refusedSince map[string]time.Time
 	// held is what the annotation said by which a user holds sizes, "" for nothing.
 	held string
+}
+
+// routeWeights are weights that were written into a route, for a generation of the fleet. As a number they are 1 while the route has them, and 0 once it
+// has others.
+type routeWeights struct {
+	contest.Number
+	to         [][]int
+	generation int64
+}
+
+// wrote notes weights that were written. Those that take the place of weights that somebody may undo are watched as long as these: the load changes
+// weights all the time, and nothing else would end a contest.
+func (w *routeWeights) wrote(to [][]int, generation int64, now time.Time) {
+	if w.to, w.generation = to, generation; !w.IsWatched() {
+		w.Wrote(0, 1, now)
+	}
 }
 
 // written returns what was written into the scale target of a variant.
@@ -37,11 +55,14 @@ func (m *memory) written(variant string) *contest.Number {
 	return m.replicas[variant]
 }
 
-// remember begins the memory of a fleet with the slowdowns that an earlier process wrote into its status, and with the sizes that it left alone.
+// remember begins the memory of a fleet with the slowdowns that an earlier process wrote into its status, and with the sizes and weights that it left alone.
 func remember(f *v1alpha1.InferenceFleet) *memory {
 	m := &memory{
 		decided: &traffic.Memory{Variants: map[string]*traffic.VariantMemory{}}, readySince: map[string]time.Time{}, failsUntil: map[string]time.Time{},
 		replicas: map[string]*contest.Number{}, refusedSince: map[string]time.Time{}, held: f.Annotations[v1alpha1.AnnotationSize],
+	}
+	if until := f.Status.WeightsLeftAloneUntil; until != nil {
+		m.weights.Resume(until.Time, f.Status.ObservedGeneration)
 	}
 	for i := range f.Status.Variants {
 		s := &f.Status.Variants[i]

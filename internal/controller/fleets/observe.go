@@ -41,7 +41,9 @@ type visit struct {
 	// route is nil where routeRefused says why.
 	route        *route
 	routeRefused *refusal
-	measured     measurement
+	// weightsRefused says that somebody else writes the weights of the route, nil where nobody does.
+	weightsRefused *refusal
+	measured       measurement
 	// endpoints are the ready ones that are pods, by the name in memory.readySince.
 	endpoints map[string]placed
 	plan      *traffic.Plan
@@ -67,6 +69,7 @@ func (v *visit) observe(ctx context.Context) error {
 		}
 	}
 	v.readParts()
+	v.weightsRefused = v.contestedWeights()
 	v.targets, v.refused = make([]*target, len(v.fleet.Variants)), make([]*refusal, len(v.fleet.Variants))
 	present := map[string]bool{}
 	v.endpoints = map[string]placed{}
@@ -161,6 +164,26 @@ func (v *visit) contested(variant string, t *target) *refusal {
 	if n.Began(v.now) {
 		v.metrics.contests.Inc()
 		v.options.Recorder.Eventf(v.reference(), nil, v1.EventTypeWarning, reasonContested, "Resize "+variant, "leaves variant %s alone: %s", variant, refused.message)
+	}
+	return refused
+}
+
+// contestedWeights says that somebody else writes the weights of the route, nil where nobody does. An event tells the begin.
+func (v *visit) contestedWeights() *refusal {
+	if v.route == nil {
+		return nil
+	}
+	m, number := &v.memory.weights, 1
+	if m.generation == v.object.Generation && v.differ(m.to) {
+		number = 0
+	}
+	if !m.Read(number, v.object.Generation, v.now) {
+		return nil
+	}
+	refused := &refusal{reasonContested, m.Undone().SaysOf("HTTPRoute "+v.route.name+" got other weights", "spec.rules") + ", or once the fleet changes"}
+	if m.Began(v.now) {
+		v.metrics.contests.Inc()
+		v.options.Recorder.Eventf(v.reference(), nil, v1.EventTypeWarning, reasonContested, "Route", "leaves the weights alone: %s", refused.message)
 	}
 	return refused
 }

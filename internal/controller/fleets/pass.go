@@ -114,6 +114,9 @@ func (v *visit) run(ctx context.Context) error {
 			v.weights = append(v.weights, traffic.Integers(parts, totalWeight))
 		}
 	}
+	if v.weightsRefused != nil {
+		v.keepServing()
+	}
 	v.metrics.decided(v)
 	prioritized, err := v.prioritized()
 	if err != nil {

@@ -189,6 +189,7 @@ func TestConflicts(t *testing.T) {
 	if got := w.condition(v1alpha1.ConditionRouted); got != "True Routed" {
 		t.Errorf("the next pass: %s", got)
 	}
+	w.at = w.at.Add(time.Hour) // three soon would be a contest
 	w.setWeights(300, 700)
 	w.before = func(string) error {
 		return apierrors.NewConflict(HTTPRoutes.GroupResource(), "bert", errors.New("busy"))

@@ -13,6 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tandem-gpu/tandem/pkg/api/v1alpha1"
+	"github.com/tandem-gpu/tandem/pkg/contest"
 	"github.com/tandem-gpu/tandem/pkg/traffic"
 )
 
@@ -77,7 +78,7 @@ func (v *visit) status(o outcome, prioritized condition) *v1alpha1.InferenceFlee
 	for i := range s.Variants {
 		s.Variants[i] = v.variantStatus(i, o)
 	}
-	s.Classes = v.classStatus(o)
+	s.Classes, s.WeightsLeftAloneUntil = v.classStatus(o), v.aloneUntil(&v.memory.weights.Number)
 	ready := v.ready()
 	reason, message := v.controlled()
 	if ready != nil {
@@ -96,21 +97,26 @@ func (v *visit) status(o outcome, prioritized condition) *v1alpha1.InferenceFlee
 func (v *visit) variantStatus(i int, o outcome) v1alpha1.FleetVariantStatus {
 	p, f := &v.plan.Variants[i], &v.fleet.Variants[i]
 	weight := int(math.Round(f.Part * totalWeight))
-	switch written := o.routed == nil && v.differ(); {
+	switch written := o.routed == nil && v.differ(v.weights); {
 	case written && len(v.fleet.Classes) > 0:
 		weight = int(math.Round(p.Part * totalWeight))
 	case written && v.weights[0] != nil:
 		weight = v.weights[0][i]
 	}
-	var alone *metav1.Time
-	if until := v.memory.written(f.Name).Undone().Until; v.now.Before(until) {
-		alone = &metav1.Time{Time: until.Truncate(time.Second)}
-	}
 	return v1alpha1.FleetVariantStatus{
-		Name: f.Name, Replicas: int32(p.Replicas), Ready: int32(f.Ready), Selector: v.selector(i), LeftAloneUntil: alone,
+		Name: f.Name, Replicas: int32(p.Replicas), Ready: int32(f.Ready), Selector: v.selector(i), LeftAloneUntil: v.aloneUntil(v.memory.written(f.Name)),
 		Weight:   int32(weight),
 		Capacity: short(p.Capacity), Slowdown: short(p.Slowdown), Later: v.later(i),
 	}
+}
+
+// aloneUntil returns until when a number is left alone, nil where it is not.
+func (v *visit) aloneUntil(n *contest.Number) *metav1.Time {
+	until := n.Undone().Until
+	if !v.now.Before(until) {
+		return nil
+	}
+	return &metav1.Time{Time: until.Truncate(time.Second)}
 }
 
 // maxSelector bounds the selector in a status, in bytes. Users choose it, and each pass of the elastic controller parses it.
@@ -138,7 +144,7 @@ func (v *visit) later(i int) (needs []v1alpha1.FleetNeed) {
 
 // ready says why the controller cannot size the fleet and divide its requests, nil where it can.
 func (v *visit) ready() *refusal {
-	return cmp.Or(v.paused(), v.routeRefused, v.firstRefused())
+	return cmp.Or(v.paused(), v.routeRefused, v.weightsRefused, v.firstRefused())
 }
 
 // routed says whether the route has the wanted weights.

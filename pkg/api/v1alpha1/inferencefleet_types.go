@@ -257,6 +257,10 @@ type InferenceFleetStatus struct {
 	// Since is when the fleet got its present sizes.
 	// +optional
 	Since *metav1.Time `json:"since,omitempty"`
+	// WeightsLeftAloneUntil is until when the controller leaves the weights of the route alone, since somebody else changes them back; empty where
+	// nobody does. A new controller goes on with it.
+	// +optional
+	WeightsLeftAloneUntil *metav1.Time `json:"weightsLeftAloneUntil,omitempty"`
 	// Variants in the order of the spec.
 	// +optional
 	// +listType=map

@@ -853,6 +853,10 @@ func (in *InferenceFleetStatus) DeepCopyInto(out *InferenceFleetStatus) {
 		in, out := &in.Since, &out.Since
 		*out = (*in).DeepCopy()
 	}
+	if in.WeightsLeftAloneUntil != nil {
+		in, out := &in.WeightsLeftAloneUntil, &out.WeightsLeftAloneUntil
+		*out = (*in).DeepCopy()
+	}
 	if in.Variants != nil {
 		in, out := &in.Variants, &out.Variants
 		*out = make([]FleetVariantStatus, len(*in))
