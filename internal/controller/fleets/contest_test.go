@@ -180,6 +180,11 @@ func TestShrinksBesideAnotherWriter(t *testing.T) {
 	if n := w.replicas["bert-t4"]; n != 0 {
 		t.Errorf("without requests t4 has %d replicas", n)
 	}
+	w.arrive("200")
+	hours(0, 1)
+	if got := w.condition(v1alpha1.ConditionRouted); got != "False AnotherWriter" || w.replicas["bert-a100"]*45+w.replicas["bert-t4"]*5 < 200 {
+		t.Errorf("for 200 requests a second there are %v; %s", w.replicas, got)
+	}
 }
 
 // A rule is put before that of the fleet, with the same backends: nobody's weights change until the fleet names its rule.
