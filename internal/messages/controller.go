@@ -143,6 +143,7 @@ var fleetConditions = Section{
 		{"WaitsForRoute", "when the route gives it less", "A variant shrinks after its requests have gone elsewhere.", "Nothing, if the condition Routed is true."},
 		{"ScaleTargetMissing", "create it, or correct scaleTargetRef", "The Deployment of a variant does not exist.", "Create it, or correct `scaleTargetRef`."},
 		{"ScaleTargetTaken", "give variant … a scale target of its own", "Another fleet scales the same object.", "Give the variant a scale target of its own."},
+		{"ScaleTargetOwned", "whose controller may write the old replicas back: name an object without a controller", "Another object has made the scale target, and its controller may write the replicas.", "Name an object without a controller, or scale by the object that made it."},
 		{"UnknownKind", "the API server does not serve …", "The kind of a scale target is not installed.", "Correct `scaleTargetRef`, or install the kind."},
 		{"NoScale", "has no subresource /scale", "The scale target cannot be scaled.", "Name an object that can, such as a Deployment."},
 		{"NotAllowed", "bind a ClusterRole with these rights to its service account", "The controller has no right to the scale target.", "Bind a ClusterRole with the rights that the text names."},

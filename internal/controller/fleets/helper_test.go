@@ -116,6 +116,11 @@ type world struct {
 	stale bool
 	// podLabels are those of the pod template of bert-a100.
 	podLabels map[string]string
+	// owners are the InferenceServices that have Deployments of a name, and gets counts the reads of Deployments.
+	owners map[string]string
+	gets   int
+	// getErr is the answer to reads of Deployments, else nil.
+	getErr error
 	// scaleErr is the answer to reads of Deployments and scales of a name, else nil.
 	scaleErr map[string]error
 }
@@ -123,7 +128,7 @@ type world struct {
 // newWorld has the fleet bert, its Deployments with 1 and 0 replicas, all ready, and its route.
 func newWorld(t *testing.T, more ...*v1alpha1.InferenceFleet) *world {
 	w := &world{T: t, at: noon, said: events.NewFakeRecorder(1000), prom: startPrometheus(t), replicas: map[string]int{"bert-a100": 1, "bert-t4": 0},
-		ready: map[string]int{}, route: object(t, aRoute), scaleErr: map[string]error{}, quota: map[string]int{}}
+		ready: map[string]int{}, route: object(t, aRoute), scaleErr: map[string]error{}, quota: map[string]int{}, owners: map[string]string{}}
 	f := read[v1alpha1.InferenceFleet](t, bert)
 	scheme := runtime.NewScheme()
 	must.OK(t, v1alpha1.AddToScheme(scheme))
@@ -200,7 +205,8 @@ func (w *world) scale(name string) (*unstructured.Unstructured, error) {
 	if n > 0 {
 		spec["replicas"] = int64(n)
 	}
-	return &unstructured.Unstructured{Object: map[string]any{"apiVersion": "autoscaling/v1", "kind": "Scale", "metadata": map[string]any{"name": name, "namespace": "ns"}, "spec": spec,
+	version := fmt.Sprintf("%d-%s", n, w.owners[name])
+	return &unstructured.Unstructured{Object: map[string]any{"apiVersion": "autoscaling/v1", "kind": "Scale", "metadata": map[string]any{"name": name, "namespace": "ns", "resourceVersion": version}, "spec": spec,
 		"status": map[string]any{"selector": "app=" + name, "replicas": int64(w.made(name))}}}, nil
 }
 
@@ -214,6 +220,9 @@ func (w *world) made(name string) int {
 
 // deployment has the pod template of bert-a100.
 func (w *world) deployment(name string) (*unstructured.Unstructured, error) {
+	if w.getErr != nil {
+		return nil, w.getErr
+	}
 	if err := w.scaleErr[name]; err != nil {
 		return nil, err
 	}
@@ -232,6 +241,10 @@ func (w *world) deployment(name string) (*unstructured.Unstructured, error) {
 	}
 	o := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "apps/v1", "kind": "Deployment", "status": status,
 		"metadata": map[string]any{"name": name, "namespace": "ns", "generation": int64(2)}}}
+	if owner := w.owners[name]; owner != "" {
+		o.SetOwnerReferences([]metav1.OwnerReference{{APIVersion: "serving.kserve.io/v1beta1", Kind: "InferenceService", Name: owner, UID: "u", Controller: new(true)}})
+	}
+	w.gets++
 	must.OK(w.T, unstructured.SetNestedStringMap(o.Object, w.podLabels, "spec", "template", "metadata", "labels"))
 	return o, nil
 }

@@ -23,6 +23,8 @@ type memory struct {
 	numbersAt time.Time
 	// replicas are what was written into the scale targets of the variants, by name.
 	replicas map[string]*contest.Number
+	// owners are the objects that have made the scale targets of the variants, by name.
+	owners map[string]ownerSeen
 	// weights are what was written into the route.
 	weights routeWeights
 	// refusedSince is since when a ResourceQuota refuses pods of a variant, by name.
@@ -30,6 +32,9 @@ type memory struct {
 	// held is what the annotation said by which a user holds sizes, "" for nothing.
 	held string
 }
+
+// ownerSeen is the object that has made a scale target, "" for none, as it was read at a version of the target.
+type ownerSeen struct{ version, owner string }
 
 // routeWeights are weights that were written into a route, for a generation of the fleet. As a number they are 1 while the route has them, and 0 once it
 // has others.
@@ -59,7 +64,7 @@ func (m *memory) written(variant string) *contest.Number {
 func remember(f *v1alpha1.InferenceFleet) *memory {
 	m := &memory{
 		decided: &traffic.Memory{Variants: map[string]*traffic.VariantMemory{}}, readySince: map[string]time.Time{}, failsUntil: map[string]time.Time{},
-		replicas: map[string]*contest.Number{}, refusedSince: map[string]time.Time{}, held: f.Annotations[v1alpha1.AnnotationSize],
+		replicas: map[string]*contest.Number{}, owners: map[string]ownerSeen{}, refusedSince: map[string]time.Time{}, held: f.Annotations[v1alpha1.AnnotationSize],
 	}
 	if until := f.Status.WeightsLeftAloneUntil; until != nil {
 		m.weights.Resume(until.Time, f.Status.ObservedGeneration)

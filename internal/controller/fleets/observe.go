@@ -1,6 +1,7 @@
 package fleets
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"math"
@@ -132,7 +133,10 @@ func (v *visit) observeVariant(ctx context.Context, i int, present map[string]bo
 			if err := v.bound(ctx, out, t); err != nil {
 				return err
 			}
-			v.refused[i] = v.contested(out.Name, t)
+			if v.refused[i], err = v.owned(ctx, out.Name, t); err != nil {
+				return err
+			}
+			v.refused[i] = cmp.Or(v.refused[i], v.contested(out.Name, t))
 		}
 	}
 	if v.refused[i] == nil {
@@ -152,6 +156,23 @@ func (v *visit) observeVariant(ctx context.Context, i int, present map[string]bo
 	}
 	v.readMeasured(i)
 	return nil
+}
+
+// owned says that another object has made a scale target, nil where none has. A Scale does not tell: the target is read once it has changed.
+func (v *visit) owned(ctx context.Context, variant string, t *target) (*refusal, error) {
+	seen := v.memory.owners[variant]
+	if t.version == "" || seen.version != t.version {
+		owner, err := t.controller(ctx)
+		if err != nil {
+			return nil, err
+		}
+		seen = ownerSeen{t.version, owner}
+		v.memory.owners[variant] = seen
+	}
+	if seen.owner == "" {
+		return nil, nil
+	}
+	return &refusal{reasonTargetOwned, fmt.Sprintf("%s %s belongs to %s, whose controller may write the old replicas back: name an object without a controller", t.ref.Kind, t.ref.Name, seen.owner)}, nil
 }
 
 // contested says that somebody else writes the number of a scale target, nil where nobody does. An event tells the begin.

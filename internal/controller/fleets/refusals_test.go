@@ -47,6 +47,8 @@ func TestRefusals(t *testing.T) {
 		}, v1alpha1.ConditionFleetReady, "True Controlled", "the controller chooses the sizes and the weights", false},
 		{"no scale target", func(_ *testing.T, w *world) { delete(w.replicas, "bert-a100") }, v1alpha1.ConditionScaled, "False ScaleTargetMissing",
 			"variant a100: Deployment bert-a100 does not exist, or its kind has no subresource /scale: create it, or correct scaleTargetRef", true},
+		{"a scale target with a controller", func(_ *testing.T, w *world) { w.owners["bert-a100"] = "bert" }, v1alpha1.ConditionScaled, "False ScaleTargetOwned",
+			"variant a100: Deployment bert-a100 belongs to InferenceService bert, whose controller may write the old replicas back: name an object without a controller", true},
 		{"an unknown kind", func(_ *testing.T, w *world) {
 			w.change(func(s *v1alpha1.InferenceFleetSpec) { s.Variants[0].ScaleTargetRef.Kind = "Crew" })
 		}, v1alpha1.ConditionScaled, "False UnknownKind", "variant a100: the API server does not serve Crew of apps/v1: correct scaleTargetRef, or install the kind", true},
@@ -120,6 +122,35 @@ func TestRefusals(t *testing.T) {
 				t.Errorf("five minutes later: %s", again)
 			}
 		})
+	}
+}
+
+// A scale target is read for its owner when it has changed, and a kind of which the controller may only read scales counts as one without an owner. An owner that goes
+// leaves the target to the fleet.
+func TestOwnedScaleTarget(t *testing.T) {
+	w := newWorld(t)
+	w.arrive("20")
+	w.settle(2 * time.Minute)
+	if w.gets != 2 {
+		t.Errorf("eight passes read the two scale targets %d times", w.gets)
+	}
+	w.owners["bert-a100"] = "bert"
+	w.arrive("80")
+	w.settle(time.Minute)
+	if got := w.condition(v1alpha1.ConditionScaled); got != "False ScaleTargetOwned" || w.replicas["bert-a100"] != 1 {
+		t.Errorf("%s, %v", got, w.replicas)
+	}
+	w.owners["bert-a100"] = ""
+	w.settle(time.Hour)
+	if got := w.condition(v1alpha1.ConditionScaled); got != "True Scaled" || w.replicas["bert-a100"] != 2 {
+		t.Errorf("without its owner: %s, %v", got, w.replicas)
+	}
+	w = newWorld(t)
+	w.getErr = apierrors.NewForbidden(schema.GroupResource{Group: "apps", Resource: "deployments"}, "bert-a100", errors.New("no role"))
+	w.arrive("80")
+	w.settle(time.Minute)
+	if got := w.condition(v1alpha1.ConditionFleetReady); got != "True Controlled" || w.replicas["bert-a100"] == 1 {
+		t.Errorf("without the right to read it: %s, %v", got, w.replicas)
 	}
 }
 

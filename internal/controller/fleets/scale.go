@@ -28,6 +28,7 @@ const (
 	reasonWaitsForRoute  = "WaitsForRoute"
 	reasonTargetMissing  = "ScaleTargetMissing"
 	reasonTargetTaken    = "ScaleTargetTaken"
+	reasonTargetOwned    = "ScaleTargetOwned"
 	reasonUnknownKind    = "UnknownKind"
 	reasonNoScale        = "NoScale"
 	reasonNotAllowed     = "NotAllowed"
@@ -51,6 +52,8 @@ type operation struct {
 type target struct {
 	client dynamic.ResourceInterface
 	ref    *v1alpha1.FleetScaleTarget
+	// version is that of the object, "" where the Scale does not say it.
+	version string
 	// spec is that of the Scale. Kubernetes leaves replicas out of it where there are 0.
 	spec     map[string]any
 	replicas int
@@ -118,6 +121,7 @@ func (s *scales) read(ctx context.Context, namespace string, ref *v1alpha1.Fleet
 	case err != nil:
 		return nil, nil, fmt.Errorf("read the scale of %s %s: %w", ref.Kind, ref.Name, err)
 	}
+	t.version = scale.GetResourceVersion()
 	t.spec, _, _ = unstructured.NestedMap(scale.Object, "spec")
 	n, _, err := unstructured.NestedInt64(t.spec, "replicas")
 	if err != nil {
@@ -132,6 +136,22 @@ func (s *scales) read(ctx context.Context, namespace string, ref *v1alpha1.Fleet
 		}
 	}
 	return t, nil, nil
+}
+
+// controller returns the object whose controller has made a scale target, as "InferenceService bert", "" where none has. It is unknown, and none, for kinds
+// of which the program may read only scales.
+func (t *target) controller(ctx context.Context) (string, error) {
+	o, err := t.client.Get(ctx, t.ref.Name, metav1.GetOptions{})
+	switch {
+	case apierrors.IsNotFound(err), apierrors.IsForbidden(err):
+		return "", nil
+	case err != nil:
+		return "", fmt.Errorf("read %s %s: %w", t.ref.Kind, t.ref.Name, err)
+	}
+	if owner := metav1.GetControllerOf(o); owner != nil {
+		return owner.Kind + " " + owner.Name, nil
+	}
+	return "", nil
 }
 
 // namesNothing reports whether an answer is about no object: the API server does not have the path. For kinds of CustomResourceDefinitions it
