@@ -107,8 +107,11 @@ func (v *visit) sumRates() {
 				break
 			}
 		}
-		if m.rate = sum; !known {
+		switch m.rate = sum; {
+		case !known:
 			m.rate, m.problem = math.NaN(), unknown
+		case !(sum <= traffic.MaxRate):
+			m.rate, m.problem = math.NaN(), &refusal{reasonNotANumber, fmt.Sprintf("the rates of the variants are %g together: a number from 0 to %g is needed", sum, float64(traffic.MaxRate))}
 		}
 	}
 	if !(m.rate >= m.least) { // a quantile of so few requests is just the slowest one

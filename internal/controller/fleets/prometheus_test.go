@@ -31,6 +31,11 @@ func TestUnknownRate(t *testing.T) {
 		{"NaN", func(w *world) { w.arrive("NaN") }, "False NotANumber", "query rate: the result is NaN: a number from 0 to 1e+09 is needed"},
 		{"infinite", func(w *world) { w.arrive("+Inf") }, "False NotANumber", "query rate: the result is +Inf: "},
 		{"negative", func(w *world) { w.arrive("-1") }, "False NotANumber", "query rate: the result is -1: "},
+		{"more than anybody serves", func(w *world) { w.arrive("1e30") }, "False NotANumber", "query rate: the result is 1e+30: a number from 0 to 1e+09 is needed"},
+		{"more by its variants together", func(w *world) {
+			w.change(func(s *v1alpha1.InferenceFleetSpec) { s.Metrics.Queries.Rate = "" })
+			w.measure(map[string]string{"rate a100": "9e8", "rate t4": "9e8"})
+		}, "False NotANumber", "the rates of the variants are 1.8e+09 together: a number from 0 to 1e+09 is needed"},
 		{"empty", func(w *world) { w.measure(nil) }, "False NoSample", "query rate: Prometheus has no sample for it: "},
 		{"several", func(w *world) {
 			w.measure(nil)

@@ -9,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/tandem-gpu/tandem/pkg/api/v1alpha1"
+	"github.com/tandem-gpu/tandem/pkg/traffic"
 )
 
 // isReported reports whether the rates of a fleet's variants are what their pods report of themselves.
@@ -61,6 +62,8 @@ func (v *visit) sumReports(i int) {
 	switch {
 	case len(silent) > 0:
 		m.rate, m.problem = math.NaN(), &refusal{reasonNotReported, fmt.Sprintf("pod %s reports no rate, or its node has no agent: see the guide for interference", slices.Min(silent))}
+	case known && !(sum >= 0 && sum <= traffic.MaxRate):
+		m.rate, m.problem = math.NaN(), &refusal{reasonNotANumber, fmt.Sprintf("its pods report %g requests a second: a number from 0 to %g is needed", sum, float64(traffic.MaxRate))}
 	case known:
 		m.rate, m.problem = sum, nil
 	default:

@@ -96,6 +96,7 @@ func TestReportedRatesUnknown(t *testing.T) {
 	}{
 		"an old pod without a rate":     {[]string{"u1", "u2=1"}, []types.UID{"u1", "u2"}, "False NotReported", "pod pod-u1 reports no rate"},
 		"a pod on a node without agent": {nil, []types.UID{"u1"}, "False NotReported", "pod pod-u1 reports no rate"},
+		"more than anybody serves":      {[]string{"u1=2G"}, []types.UID{"u1"}, "False NotANumber", "variant a100: its pods report 2e+09 requests a second: a number from 0 to 1e+09 is needed"},
 		"no pod":                        {[]string{"u1=60"}, nil, "False NoSample", "no ready pod has reported a rate yet"},
 	} {
 		t.Run(name, func(t *testing.T) {
