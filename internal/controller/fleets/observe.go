@@ -133,13 +133,9 @@ func (v *visit) observeVariant(ctx context.Context, i int, present map[string]bo
 		}
 		if v.refused[i] = refused; t != nil {
 			v.targets[i], out.Wanted = t, t.replicas
-			if err := v.bound(ctx, out, t); err != nil {
+			if v.refused[i], err = v.others(ctx, out, t); err != nil {
 				return err
 			}
-			if v.refused[i], err = v.owned(ctx, out.Name, t); err != nil {
-				return err
-			}
-			v.refused[i] = cmp.Or(v.refused[i], v.contested(out.Name, t))
 		}
 	}
 	if v.refused[i] == nil {
@@ -159,6 +155,15 @@ func (v *visit) observeVariant(ctx context.Context, i int, present map[string]bo
 	}
 	v.readMeasured(i)
 	return nil
+}
+
+// others says that somebody else has a scale target or writes its number, nil where nobody does, and takes in what a quota lets the variant have.
+func (v *visit) others(ctx context.Context, out *traffic.Variant, t *target) (*refusal, error) {
+	if err := v.bound(ctx, out, t); err != nil {
+		return nil, err
+	}
+	owned, err := v.owned(ctx, out.Name, t)
+	return cmp.Or(owned, v.contested(out.Name, t)), err
 }
 
 // owned says that another object has made a scale target, nil where none has. A Scale does not tell: the target is read once it has changed.
