@@ -12,6 +12,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -29,6 +30,7 @@ import (
 
 // Refusals by the policies that bound Tandem's own accounts.
 const (
+	byAccountEvictions = "ValidatingAdmissionPolicy 'tandem-account-evictions'"
 	byAccountPods      = "ValidatingAdmissionPolicy 'tandem-account-pods'"
 	byAccountScale     = "ValidatingAdmissionPolicy 'tandem-account-scale'"
 	byAccountStatus    = "ValidatingAdmissionPolicy 'tandem-account-status'"
@@ -93,7 +95,32 @@ func TestSchedulerWritesNoAddress(t *testing.T) {
 	must.OK(t, status(`{"nominatedNodeName":null}`))
 	wantRefusal(t, status(`{"podIP":"10.0.0.9","podIPs":[{"ip":"10.0.0.9"}]}`), byAccountStatus, "conditions")
 	wantRefusal(t, status(`{"phase":"Failed"}`), byAccountStatus)
-	wantRefusal(t, patch(types.MergePatchType, `{"metadata":{"labels":{"app":"other"}}}`, "status")(t.Context(), c, p), byAccountStatus)
+	for _, metadata := range []string{`{"labels":{"app":"other"}}`, `{"annotations":{"a":"b"}}`, `{"finalizers":["example.com/stay"]}`} {
+		wantRefusal(t, patch(types.MergePatchType, `{"metadata":`+metadata+`}`, "status")(t.Context(), c, p), byAccountStatus, "stay as they are")
+	}
+}
+
+// Tandem's accounts evict the pods of teams, none of Kubernetes and none of Tandem.
+func TestAccountsEvictThePodsOfTeams(t *testing.T) {
+	makePowerful(t)
+	for _, namespace := range []string{team, metav1.NamespaceSystem, systemNamespace} {
+		p := plainPod()
+		p.Namespace, p.Name = namespace, "evicted"
+		create(t.Context(), t, client(t.Context(), t, admin), p)
+	}
+	evict := func(who account, namespace string) error {
+		return client(t.Context(), t, who).PolicyV1().Evictions(namespace).Evict(t.Context(), &policyv1.Eviction{
+			ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "evicted"}, DeleteOptions: &metav1.DeleteOptions{DryRun: []string{metav1.DryRunAll}},
+		})
+	}
+	awaitRefused(t, byAccountEvictions, func(int) error { return evict(controller, metav1.NamespaceSystem) })
+	for _, who := range []account{controller, scheduler} {
+		for _, namespace := range []string{metav1.NamespaceSystem, systemNamespace} {
+			wantRefusal(t, evict(who, namespace), byAccountEvictions, "evict nothing in the namespaces kube-* and in tandem-system")
+		}
+		must.OK(t, evict(who, team))
+	}
+	must.OK(t, evict(powerful, metav1.NamespaceSystem))
 }
 
 // deployment makes a Deployment until the test ends.
@@ -147,7 +174,7 @@ func TestControllerChangesTheNumberOfAJob(t *testing.T) {
 	all := client(t.Context(), t, admin).BatchV1().Jobs(team)
 	spec := plainPod().Spec
 	spec.RestartPolicy = corev1.RestartPolicyNever
-	job, err := all.Create(t.Context(), &batchv1.Job{ObjectMeta: metav1.ObjectMeta{Name: "bounded"}, Spec: batchv1.JobSpec{
+	job, err := all.Create(t.Context(), &batchv1.Job{ObjectMeta: metav1.ObjectMeta{Name: "bounded", Labels: map[string]string{"app": "train"}}, Spec: batchv1.JobSpec{
 		Parallelism: new(int32(2)), Completions: new(int32(2)), CompletionMode: new(batchv1.IndexedCompletion), Suspend: new(true),
 		Template: corev1.PodTemplateSpec{Spec: spec},
 	}}, metav1.CreateOptions{})
@@ -165,6 +192,12 @@ func TestControllerChangesTheNumberOfAJob(t *testing.T) {
 	must.OK(t, change(`{"spec":{"parallelism":4,"completions":4}}`))
 	wantRefusal(t, change(`{"spec":{"suspend":false}}`), byAccountWorkloads, "changes parallelism of jobs alone")
 	wantRefusal(t, change(`{"spec":{"template":{"metadata":{"labels":{"a":"b"}}}}}`), byAccountWorkloads)
+	for _, metadata := range []string{
+		`{"labels":{"a":"b"}}`, `{"labels":null}`, `{"annotations":{"a":"b"}}`, `{"finalizers":["example.com/stay"]}`,
+		`{"ownerReferences":[{"apiVersion":"v1","kind":"ConfigMap","name":"x","uid":"y"}]}`,
+	} {
+		wantRefusal(t, change(`{"metadata":`+metadata+`}`), byAccountWorkloads, "labels, annotations, owners and finalizers stay as they are")
+	}
 }
 
 // rights are what an account may do: "verb resource".
@@ -225,6 +258,7 @@ func TestControllerChangesNumbersOfOperators(t *testing.T) {
 	}
 	c := compile(t, policy, "1.37")
 	const (
+		named   = "{name: x}"
 		pytorch = "{apiVersion: kubeflow.org/v1, kind: PyTorchJob, metadata: {name: x}, spec: {pytorchReplicaSpecs: {Worker: {replicas: 2, template: {spec: {image: i}}}}}}"
 		ray     = "{apiVersion: ray.io/v1, kind: RayCluster, metadata: {name: x}, spec: {headGroupSpec: {template: {}}, workerGroupSpecs: [{groupName: g, replicas: 2, template: {spec: {image: i}}}]}}"
 		set     = "{apiVersion: jobset.x-k8s.io/v1alpha2, kind: JobSet, metadata: {name: x}, spec: {suspend: true, replicatedJobs: [{name: w, replicas: 1, template: {spec: {parallelism: 2, template: {spec: {image: i}}}}}]}}"
@@ -254,6 +288,12 @@ func TestControllerChangesNumbersOfOperators(t *testing.T) {
 		{"httproutes", route, "name: a", "name: evil", false},
 		{"httproutes", route, "value: /", "value: /other", false},
 		{"httproutes", route, "parentRefs: []", "parentRefs: [{name: other}]", false},
+		{"pytorchjobs", pytorch, named, "{name: x, labels: {kueue.x-k8s.io/queue-name: other}}", false},
+		{"jobsets", set, named, "{name: x, annotations: {a: b}}", false},
+		{"trainjobs", train, named, "{name: x, finalizers: [example.com/stay]}", false},
+		{"rayclusters", ray, named, "{name: x, ownerReferences: [{apiVersion: v1, kind: ConfigMap, name: c, uid: u}]}", false},
+		{"httproutes", route, named, "{name: x, labels: {a: b}}", false},
+		{"httproutes", route, named, "{name: x, resourceVersion: '2', generation: 2, managedFields: [{manager: tandem-controller}]}", true},
 	} {
 		old, now := objectOf(t, test.object), objectOf(t, strings.Replace(test.object, test.from, test.to, 1))
 		if got := c.allows(t, rights{"resize vgpus"}, test.resource, old, now); got != test.want {

@@ -13,7 +13,7 @@ import (
 
 // policyNames are the policies of deploy/policies. bareKeys guards nothing: it warns, and fails open.
 var policyNames = []string{
-	"tandem-account-pods", "tandem-account-scale", "tandem-account-status", "tandem-account-workloads",
+	"tandem-account-evictions", "tandem-account-pods", "tandem-account-scale", "tandem-account-status", "tandem-account-workloads",
 	"tandem-assignment-bindings", "tandem-assignment-pods", bareKeys, "tandem-checkpoint", "tandem-deviceclasses",
 	"tandem-elastic-rate", "tandem-elastictargets", "tandem-gpunodes", "tandem-inferencefleets", "tandem-keys", "tandem-latency",
 	"tandem-leaving", "tandem-notebooks", "tandem-pods", "tandem-pods-annotations", hostPolicy, "tandem-progress", "tandem-slowdown",
