@@ -2,6 +2,7 @@ package sizefield
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/tandem-gpu/tandem/internal/cluster/membership"
 	"github.com/tandem-gpu/tandem/pkg/api/v1alpha1"
@@ -11,7 +12,8 @@ import (
 // create pods in a namespace could have any object there resized.
 //
 // An object consents by the label with the gang's name on itself, or by a template of pods: for a gang by label one that makes its members, with the
-// annotation by which the controller writes the number; for the gang of a PodGroup one with the annotation, or one that names the PodGroup.
+// annotation by which the controller writes the number; for the gang of a PodGroup one that names the PodGroup, or one with the annotation that names
+// no other gang: an operator may write the PodGroup's name into the pods alone.
 func (o *Owner) Consents(gang string, byLabel bool) error {
 	if o.Object.GetLabels()[v1alpha1.LabelGang] == gang || consents(o.Object.Object["spec"], gang, byLabel) {
 		return nil
@@ -30,16 +32,36 @@ func consents(part any, gang string, byLabel bool) bool {
 			}
 		}
 	case map[string]any:
-		labels, annotations := part["labels"], part["annotations"]
-		resizes := at(annotations, v1alpha1.AnnotationElasticResize) == v1alpha1.ResizeSizeFields
+		labels := at(part, "metadata", "labels")
+		resizes := at(part, "metadata", "annotations", v1alpha1.AnnotationElasticResize) == v1alpha1.ResizeSizeFields
 		if byLabel && resizes && at(labels, v1alpha1.LabelGang) == gang {
 			return true
 		}
-		if !byLabel && (resizes || at(labels, membership.LabelPodGroup) == gang || at(part, "schedulingGroup", "podGroupName") == gang) {
+		if !byLabel && (at(labels, membership.LabelPodGroup) == gang || at(part, "spec", "schedulingGroup", "podGroupName") == gang || resizes && !namesAnother(part, gang)) {
 			return true
 		}
 		for _, below := range part {
 			if consents(below, gang, byLabel) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// namesAnother reports whether a template, or one in it, names another gang.
+func namesAnother(part any, gang string) bool {
+	switch part := part.(type) {
+	case []any:
+		return slices.ContainsFunc(part, func(below any) bool { return namesAnother(below, gang) })
+	case map[string]any:
+		for _, name := range []any{at(part, "labels", v1alpha1.LabelGang), at(part, "labels", membership.LabelPodGroup), at(part, "schedulingGroup", "podGroupName")} {
+			if name != nil && name != "" && name != gang {
+				return true
+			}
+		}
+		for _, below := range part {
+			if namesAnother(below, gang) {
 				return true
 			}
 		}

@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// An object consents by its template, wherever its kind has it, or by its label. A value of another gang or of another way of resizing is no consent,
-// nor is a missing one.
+// An object consents by its template, wherever its kind has it, or by its label. A template that names another gang or another way of resizing is no
+// consent, nor is a missing one.
 func TestConsents(t *testing.T) {
 	const (
 		both   = "{metadata: {labels: {tandem-gpu.io/gang: train}, annotations: {tandem-gpu.io/elastic-resize: size-fields}}}"
@@ -27,7 +27,12 @@ func TestConsents(t *testing.T) {
 		{"without a template", aSet, "null", false, false},
 		{"the label alone", aSet, label, false, false},
 		{"the annotation alone", aSet, resize, false, true},
-		{"another gang", aSet, other, false, true},
+		{"another gang", aSet, other, false, false},
+		{"another PodGroup", aSet, "{metadata: {labels: {scheduling.x-k8s.io/pod-group: other}, annotations: {tandem-gpu.io/elastic-resize: size-fields}}}", false, false},
+		{"another PodGroup of Kubernetes", aSet, "{metadata: {annotations: {tandem-gpu.io/elastic-resize: size-fields}}, spec: {schedulingGroup: {podGroupName: other}}}", false, false},
+		{"another gang below", aSet, "{metadata: {annotations: {tandem-gpu.io/elastic-resize: size-fields}}, spec: {template: " + other + "}}", false, false},
+		{"another gang beside",
+			"{apiVersion: ray.io/v1, kind: RayCluster, metadata: {name: a}, spec: {headGroupSpec: {template: " + other + "}, workerGroupSpecs: [{template: TEMPLATE}]}}", resize, false, true},
 		{"held members", aSet, held, false, false},
 		{"a PodGroup", aSet, xk8s, false, true},
 		{"a PodGroup of Kubernetes", aSet, native, false, true},
