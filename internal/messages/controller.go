@@ -180,7 +180,7 @@ var refusedStarts = Section{
 	Where:    "Events of the pod, written by the controller.",
 	Packages: []string{"internal/controller/refusals"},
 	Rows: []Row{
-		{"StartRefused", "it is evicted, so that its … makes another one · it is not evicted, since …", "The agent of the node has refused for two minutes to start the pod, and the text has its reason.", "Nothing, where the pod is evicted and the next one runs. Delete one that stays; see [a start that the agent refuses](../debugging.md#a-start-that-the-agent-refuses)."},
+		{"StartRefused", "it is evicted, so that its … makes another one · it is not evicted, since …", "The agent of the node has refused for two minutes to start the pod, and the text has its reason.", "Nothing, where the pod is evicted and the next one runs. One that stays needs what the text says; see [a start that the agent refuses](../debugging.md#a-start-that-the-agent-refuses)."},
 	},
 }
 

@@ -6,11 +6,11 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	autoscalingv2 "k8s.io/api/autoscaling/v2"
 	batchv1 "k8s.io/api/batch/v1"
-	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"github.com/tandem-gpu/tandem/internal/cluster/kube"
 	"github.com/tandem-gpu/tandem/internal/controller/sizefield"
 )
 
@@ -102,7 +102,7 @@ func (l *listers) jobResizable(g *elasticGang, owner *metav1.OwnerReference) ver
 				job.Name, key, annotationName)}
 		}
 	}
-	if !ignoresDisruption(job) {
+	if !kube.IgnoresDisruption(job) {
 		return verdict{reason: reasonFailuresCount, message: fmt.Sprintf("an eviction would count as a failure of Job %s: give it a podFailurePolicy whose first rule is "+
 			"{action: Ignore, onPodConditions: [{type: DisruptionTarget}]}", job.Name)}
 	}
@@ -125,25 +125,6 @@ func (l *listers) statefulSetResizable(g *elasticGang, owner *metav1.OwnerRefere
 			"is evicted: it resizes gangs of StatefulSets that no other object owns", owner.Name, ownerName(above))}
 	}
 	return l.unlessScaled(g, owner.Kind, owner.Name)
-}
-
-// ignoresDisruption reports whether a Job ignores pods that failed because they were evicted.
-func ignoresDisruption(job *batchv1.Job) bool {
-	if job.Spec.PodFailurePolicy == nil {
-		return false
-	}
-	for i := range job.Spec.PodFailurePolicy.Rules {
-		rule := &job.Spec.PodFailurePolicy.Rules[i]
-		for _, c := range rule.OnPodConditions {
-			if c.Type == v1.DisruptionTarget && c.Status != v1.ConditionFalse {
-				return rule.Action == batchv1.PodFailurePolicyActionIgnore
-			}
-		}
-		if rule.OnExitCodes != nil && rule.Action != batchv1.PodFailurePolicyActionIgnore {
-			return false // an evicted program ends with some code, and this rule comes first
-		}
-	}
-	return false
 }
 
 // unlessScaled says that a gang can be resized unless an autoscaler changes the number of its pods.

@@ -2,8 +2,9 @@
 //
 // The scheduler chooses devices, and the agent checks the assignment before each start of a container. When it does not fit, such as behind
 // two active schedulers of one name, the kubelet asks again for ever, and the pod waits on its node with what it holds. The package evicts
-// such a pod after a while, so that its owner makes another one, and says why. It evicts no pod of which a container has run, none of a Job, which
-// may count that as a failure, and none that nothing would make anew: it says what helps (docs/decisions/0054-starts-that-are-refused.md).
+// such a pod after a while, so that its owner makes another one, and says why. It evicts no pod of which a container has run, none whose owner could
+// fail by that, such as a Job that takes no more failures, and none that nothing would make anew: it says what helps
+// (docs/decisions/0054-starts-that-are-refused.md).
 package refusals
 
 import (
@@ -44,7 +45,7 @@ const (
 type Options struct {
 	// Informers read pods; the caller starts them.
 	Informers informers.SharedInformerFactory
-	// Kube reads a pod again before its eviction, and evicts it.
+	// Kube reads a pod and its Job before an eviction, and evicts the pod.
 	Kube     kubernetes.Interface
 	Recorder events.EventRecorder
 	// Now is the clock; nil is the real one.
@@ -61,10 +62,10 @@ type Controller struct {
 	owners    map[types.UID]*owner
 }
 
-// refusal is a pod that its agent refuses, since when, and whether an event says so.
+// refusal is a pod that its agent refuses, since when, when it was last found that it must stay, and whether an event says so.
 type refusal struct {
-	since time.Time
-	told  bool
+	since, kept time.Time
+	told        bool
 }
 
 // owner is in how many passes pods of an owner were evicted, and when in the last one.
@@ -100,7 +101,7 @@ func (c *Controller) Pass(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("list pods: %w", err)
 	}
-	now, refused, evicted := c.options.Now(), map[types.UID]*refusal{}, map[types.UID]bool{}
+	now, refused, evicted, known := c.options.Now(), map[types.UID]*refusal{}, map[types.UID]bool{}, jobs{}
 	var errs []error
 	for _, p := range pods {
 		why, ran := refusedStart(p)
@@ -114,12 +115,18 @@ func (c *Controller) Pass(ctx context.Context) error {
 		refused[p.UID] = r
 		by := metav1.GetControllerOfNoCopy(p)
 		switch refusing := now.Sub(r.since); {
-		case refusing < c.patienceWith(by):
-		case by == nil || ran || by.Kind == "Job":
-			c.tell(p, r, refusing, why, by, ran)
+		case refusing < c.patienceWith(by) || now.Sub(r.kept) < patience:
+		case by == nil:
+			c.tell(p, r, refusing, why, "nothing would make it anew: delete it, and create it again")
+		case ran:
+			c.tell(p, r, refusing, why, "a container of it has run: delete it, and create it again where nothing else does")
 		default:
-			is, err := c.evict(ctx, p, refusing, why, by)
+			is, stays, err := c.evict(ctx, known, p, refusing, why, by)
 			evicted[by.UID] = evicted[by.UID] || is
+			if stays != "" {
+				r.kept = now
+				c.tell(p, r, refusing, why, stays)
+			}
 			errs = append(errs, err)
 		}
 	}
@@ -167,50 +174,52 @@ func (c *Controller) note(uid types.UID, now time.Time) {
 }
 
 // tell says once why a pod that stays does not start, and what helps.
-func (c *Controller) tell(p *v1.Pod, r *refusal, since time.Duration, why string, by *metav1.OwnerReference, ran bool) {
+func (c *Controller) tell(p *v1.Pod, r *refusal, since time.Duration, why, stays string) {
 	if r.told {
 		return
 	}
 	r.told = true
-	stays := "its Job may count that as a failure"
-	switch {
-	case ran:
-		stays = "a container of it has run"
-	case by == nil:
-		stays = "nothing would make it anew"
-	}
 	c.options.Recorder.Eventf(reference(p), nil, v1.EventTypeWarning, "StartRefused", "Wait",
-		"the agent of node %s has refused to start it for %v: %s; it is not evicted, since %s: delete it, and create it again where nothing else does", p.Spec.NodeName, since.Round(time.Second), why, stays)
+		"the agent of node %s has refused to start it for %v: %s; it is not evicted, since %s", p.Spec.NodeName, since.Round(time.Second), why, stays)
 }
 
-// evict evicts a pod that is still refused and has not run, and reports whether it did.
-func (c *Controller) evict(ctx context.Context, p *v1.Pod, since time.Duration, why string, by *metav1.OwnerReference) (evicted bool, err error) {
+// evict evicts a pod that is still refused and has not run, and reports whether it did. It says why a pod has to stay.
+func (c *Controller) evict(ctx context.Context, known jobs, p *v1.Pod, since time.Duration, why string, by *metav1.OwnerReference) (evicted bool, stays string, err error) {
 	now, err := c.options.Kube.CoreV1().Pods(p.Namespace).Get(ctx, p.Name, metav1.GetOptions{})
 	if apierrors.IsNotFound(err) || err == nil && now.UID != p.UID {
-		return false, nil
+		return false, "", nil
 	}
 	if err != nil {
-		return false, fmt.Errorf("read pod %s again: %w", kube.PathOf(p), err)
+		return false, "", fmt.Errorf("read pod %s again: %w", kube.PathOf(p), err)
 	}
 	if still, ran := refusedStart(now); still == "" || ran {
-		return false, nil // the informer shows it soon
+		return false, "", nil // the informer shows it soon
+	}
+	if stays, err = c.keeps(ctx, known, now, by); stays != "" || err != nil {
+		return false, stays, err
 	}
 	err = c.options.Kube.PolicyV1().Evictions(p.Namespace).Evict(ctx, &policyv1.Eviction{
 		ObjectMeta:    metav1.ObjectMeta{Namespace: p.Namespace, Name: p.Name},
 		DeleteOptions: &metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &now.UID, ResourceVersion: &now.ResourceVersion}},
 	})
 	if apierrors.IsNotFound(err) || apierrors.IsConflict(err) {
-		return false, nil
+		return false, "", nil
+	}
+	if apierrors.IsForbidden(err) { // in the namespaces of Kubernetes and of Tandem
+		return false, fmt.Sprintf("the API server refuses that (%v): delete it, and create it again where nothing else does", err), nil
 	}
 	if err != nil {
 		c.evictions.WithLabelValues(resultFailed).Inc()
-		return false, fmt.Errorf("evict pod %s: %w", kube.PathOf(p), err)
+		return false, "", fmt.Errorf("evict pod %s: %w", kube.PathOf(p), err)
+	}
+	if j := known[by.UID]; j != nil {
+		j.room--
 	}
 	c.evictions.WithLabelValues(resultEvicted).Inc()
 	c.options.Recorder.Eventf(reference(p), nil, v1.EventTypeWarning, "StartRefused", "Evict",
 		"the agent of node %s has refused to start it for %v: %s; it is evicted, so that its %s makes another one: where this happens again, look whether two schedulers of one name are active (kubectl tandem doctor)",
 		p.Spec.NodeName, since.Round(time.Second), why, by.Kind)
-	return true, nil
+	return true, "", nil
 }
 
 func reference(p *v1.Pod) *v1.ObjectReference {

@@ -1,6 +1,7 @@
 package refusals
 
 import (
+	"errors"
 	"fmt"
 	"strings"
 	"testing"
@@ -8,7 +9,9 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus/testutil"
+	batchv1 "k8s.io/api/batch/v1"
 	v1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
@@ -38,12 +41,12 @@ type world struct {
 	evicted []string
 }
 
-// start starts the controller with pods, in a bubble.
-func start(t *testing.T, pods ...*v1.Pod) *world {
+// start starts the controller with pods and their Jobs, in a bubble.
+func start(t *testing.T, objects ...runtime.Object) *world {
 	t.Helper()
 	w := &world{t: t, api: kubefake.NewClientset(), said: events.NewFakeRecorder(100), began: time.Now()}
-	for _, p := range pods {
-		must.OK(t, w.api.Tracker().Add(p))
+	for _, o := range objects {
+		must.OK(t, w.api.Tracker().Add(o))
 	}
 	w.api.PrependReactor("create", "pods", func(a k8stesting.Action) (bool, runtime.Object, error) {
 		if a.GetSubresource() != "eviction" {
@@ -92,7 +95,7 @@ func refused(t *testing.T, name string) *v1.Pod {
 	must.OK(t, err)
 	p.Annotations = map[string]string{v1alpha1.AnnotationAssignment: raw}
 	p.OwnerReferences = []metav1.OwnerReference{{APIVersion: "apps/v1", Kind: "ReplicaSet", Name: "r", UID: "r", Controller: new(true)}}
-	p.Spec.NodeName, p.Status.Phase = "n1", v1.PodPending
+	p.Spec.NodeName, p.Spec.RestartPolicy, p.Status.Phase = "n1", v1.RestartPolicyAlways, v1.PodPending
 	p.Status.ContainerStatuses = []v1.ContainerStatus{{Name: "main", State: v1.ContainerState{Waiting: &v1.ContainerStateWaiting{
 		Reason: "CreateContainerConfigError", Message: "device plugin PreStartContainer rpc failed with err: rpc error: code = FailedPrecondition desc = " + words,
 	}}}}
@@ -119,7 +122,7 @@ func TestRefusedPodIsEvicted(t *testing.T) {
 	})
 }
 
-// Pods that stay: one that starts meanwhile, one of which a container runs, a bare one, one whose refusal ends by itself, and one without devices.
+// Pods that stay: one that starts meanwhile, one of which a container runs, one of an operator that may count the eviction as a failure, a bare one, one whose refusal ends by itself, and one without devices.
 func TestPodsThatStay(t *testing.T) {
 	for name, c := range map[string]struct {
 		change func(p *v1.Pod)
@@ -128,8 +131,13 @@ func TestPodsThatStay(t *testing.T) {
 		"beside one that runs": {func(p *v1.Pod) {
 			p.Status.ContainerStatuses = append(p.Status.ContainerStatuses, v1.ContainerStatus{Name: "side", State: v1.ContainerState{Running: &v1.ContainerStateRunning{}}})
 		}, "it is not evicted, since a container of it has run"},
-		"has run before":   {func(p *v1.Pod) { p.Status.ContainerStatuses[0].RestartCount = 1 }, "it is not evicted, since a container of it has run"},
-		"of a Job":         {func(p *v1.Pod) { p.OwnerReferences[0].Kind = "Job" }, "it is not evicted, since its Job may count that as a failure"},
+		"has run before": {func(p *v1.Pod) { p.Status.ContainerStatuses[0].RestartCount = 1 }, "it is not evicted, since a container of it has run"},
+		"of a Job of Volcano": {func(p *v1.Pod) {
+			p.OwnerReferences[0].APIVersion, p.OwnerReferences[0].Kind, p.Spec.RestartPolicy = "batch.volcano.sh/v1alpha1", "Job", v1.RestartPolicyOnFailure
+		}, "it is not evicted, since its Job may count that as a failure: create that again"},
+		"of a PyTorchJob": {func(p *v1.Pod) {
+			p.OwnerReferences[0].APIVersion, p.OwnerReferences[0].Kind = "kubeflow.org/v1", "PyTorchJob"
+		}, "it is not evicted, since its PyTorchJob may count that as a failure"},
 		"bare":             {func(p *v1.Pod) { p.OwnerReferences = nil }, "it is not evicted, since nothing would make it anew"},
 		"MPS is not ready": {func(p *v1.Pod) { p.Status.ContainerStatuses[0].State.Waiting.Message += " soon" }, ""},
 		"bound by another": {func(p *v1.Pod) { p.Annotations = nil }, ""},
@@ -149,6 +157,146 @@ func TestPodsThatStay(t *testing.T) {
 			})
 		})
 	}
+}
+
+// ofJob makes a refused pod one of the Job of jobOf.
+func ofJob(p *v1.Pod) *v1.Pod {
+	p.OwnerReferences[0].APIVersion, p.OwnerReferences[0].Kind, p.Spec.RestartPolicy = "batch/v1", "Job", v1.RestartPolicyNever
+	p.Labels, p.Finalizers = map[string]string{batchv1.ControllerUidLabel: "r"}, []string{batchv1.JobTrackingFinalizer}
+	return p
+}
+
+// jobOf returns a Job with a backoffLimit, with rules for failures.
+func jobOf(limit int32, rules ...batchv1.PodFailurePolicyRule) *batchv1.Job {
+	j := &batchv1.Job{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "r", UID: "r"}, Spec: batchv1.JobSpec{BackoffLimit: &limit}}
+	if rules != nil {
+		j.Spec.PodFailurePolicy = &batchv1.PodFailurePolicy{Rules: rules}
+	}
+	return j
+}
+
+// on returns a rule for pods that are evicted, or for programs that end with the code 42.
+func on(action batchv1.PodFailurePolicyAction, evicted bool) (r batchv1.PodFailurePolicyRule) {
+	r.Action = action
+	if evicted {
+		r.OnPodConditions = []batchv1.PodFailurePolicyOnPodConditionsPattern{{Type: v1.DisruptionTarget, Status: v1.ConditionTrue}}
+	} else {
+		r.OnExitCodes = &batchv1.PodFailurePolicyOnExitCodesRequirement{Operator: batchv1.PodFailurePolicyOnExitCodesOpIn, Values: []int32{42}}
+	}
+	return r
+}
+
+// A pod of a Job is evicted where that cannot fail the Job, and else an event says why it stays and what helps.
+func TestPodsOfJobs(t *testing.T) {
+	with := func(j *batchv1.Job, change func(j *batchv1.Job)) *batchv1.Job {
+		change(j)
+		return j
+	}
+	perIndex := func(j *batchv1.Job) { j.Spec.BackoffLimit, j.Spec.BackoffLimitPerIndex = nil, new(int32(1)) }
+	failures := func(n string) func(p *v1.Pod) {
+		return func(p *v1.Pod) { p.Annotations[batchv1.JobIndexFailureCountAnnotation] = n }
+	}
+	for name, c := range map[string]struct {
+		job    *batchv1.Job
+		change func(p *v1.Pod)
+		// other changes another pod of the Job, which is not refused.
+		other func(p *v1.Pod)
+		// stays is what the event says, "" for a pod that is evicted.
+		stays string
+	}{
+		"evictions are ignored":     {job: jobOf(0, on(batchv1.PodFailurePolicyActionIgnore, true))},
+		"ignored before exit codes": {job: jobOf(0, on(batchv1.PodFailurePolicyActionIgnore, true), on(batchv1.PodFailurePolicyActionFailJob, false))},
+		"ignored after exit codes":  {job: jobOf(9, on(batchv1.PodFailurePolicyActionFailJob, false), on(batchv1.PodFailurePolicyActionIgnore, true)), stays: "a rule of the podFailurePolicy of its Job may fail"},
+		"evictions fail the Job":    {job: jobOf(9, on(batchv1.PodFailurePolicyActionFailJob, true)), stays: "a rule of the podFailurePolicy of its Job may fail"},
+		"evictions fail the index":  {job: jobOf(9, on(batchv1.PodFailurePolicyActionFailIndex, true)), stays: "a rule of the podFailurePolicy of its Job may fail"},
+		"evictions count":           {job: jobOf(1, on(batchv1.PodFailurePolicyActionCount, true))},
+		"room for one":              {job: jobOf(1)},
+		"no limit is said":          {job: with(jobOf(0), func(j *batchv1.Job) { j.Spec.BackoffLimit = nil })},
+		"no failure is taken":       {job: jobOf(0), stays: "one more failure could fail its Job, whose backoffLimit is 0: create the Job again"},
+		"failures are used up":      {job: with(jobOf(3), func(j *batchv1.Job) { j.Status.Failed = 3 }), stays: "whose backoffLimit is 3"},
+		"failures are used up, not yet summed": {job: with(jobOf(3), func(j *batchv1.Job) {
+			j.Status.Failed, j.Status.UncountedTerminatedPods = 2, &batchv1.UncountedTerminatedPods{Failed: []types.UID{"x"}}
+		}), stays: "whose backoffLimit is 3"},
+		"another pod leaves":                {job: jobOf(1), other: func(p *v1.Pod) { p.DeletionTimestamp = &metav1.Time{Time: time.Now()} }, stays: "whose backoffLimit is 1"},
+		"another pod has failed":            {job: jobOf(1), other: func(p *v1.Pod) { p.Status.Phase = v1.PodFailed }, stays: "whose backoffLimit is 1"},
+		"another failure is counted":        {job: with(jobOf(2), func(j *batchv1.Job) { j.Status.Failed = 1 }), other: func(p *v1.Pod) { p.Status.Phase, p.Finalizers = v1.PodFailed, nil }},
+		"room for the index":                {job: with(jobOf(0), perIndex), change: failures("0")},
+		"no room for the index":             {job: with(jobOf(0), perIndex), change: failures("1"), stays: "one more failure could fail its index of the Job, whose backoffLimitPerIndex is 1"},
+		"failures of the index are unknown": {job: with(jobOf(0), perIndex), stays: "could fail its index"},
+		"another controller":                {job: with(jobOf(9), func(j *batchv1.Job) { j.Spec.ManagedBy = new("kueue.x-k8s.io/multikueue") }), stays: "its Job is managed by kueue.x-k8s.io/multikueue"},
+		"the Job is gone":                   {job: with(jobOf(9), func(j *batchv1.Job) { j.Name = "s" }), stays: "its Job does not exist"},
+		"another Job of the name":           {job: with(jobOf(9), func(j *batchv1.Job) { j.UID = "s" }), stays: "its Job does not exist"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				p := ofJob(refused(t, "p"))
+				if c.change != nil {
+					c.change(p)
+				}
+				objects := []runtime.Object{p, c.job}
+				if c.other != nil {
+					o := ofJob(refused(t, "q"))
+					o.UID, o.Status.ContainerStatuses = "q", nil
+					c.other(o)
+					objects = append(objects, o)
+				}
+				w := start(t, objects...)
+				if c.stays == "" {
+					w.after(patience+every, "p after 2m0s")
+					return
+				}
+				w.after(time.Hour)
+				if got := w.events(); len(got) != 1 || !strings.Contains(got[0], "it is not evicted, since ") || !strings.Contains(got[0], c.stays) {
+					t.Errorf("said %q, want %q once", got, c.stays)
+				}
+			})
+		})
+	}
+}
+
+// A pass evicts no more pods of a Job than the failures that the Job still takes. The others go when it takes more.
+func TestEvictionsEndWithTheBackoffLimit(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		j := jobOf(3)
+		j.Status.Failed = 1
+		objects := []runtime.Object{j}
+		for i := range 4 {
+			p := ofJob(refused(t, fmt.Sprint("p", i)))
+			p.UID = types.UID(p.Name)
+			objects = append(objects, p)
+		}
+		w := start(t, objects...)
+		time.Sleep(patience + time.Second)
+		if len(w.evicted) != 2 {
+			t.Fatalf("evicted %q", w.evicted)
+		}
+		change := func(limit, failed int32) {
+			j := jobOf(limit)
+			j.Status.Failed = failed
+			must.OK(t, w.api.Tracker().Update(batchv1.SchemeGroupVersion.WithResource("jobs"), j, "default"))
+		}
+		change(3, 3)
+		w.after(time.Hour, w.evicted...)
+		change(5, 3)
+		time.Sleep(time.Hour)
+		if len(w.evicted) != 4 {
+			t.Errorf("evicted %q", w.evicted)
+		}
+	})
+}
+
+// A policy keeps the controller's account from evicting in some namespaces: an event says so, once.
+func TestEvictionIsForbidden(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := start(t, refused(t, "p"))
+		w.api.PrependReactor("create", "pods", func(k8stesting.Action) (bool, runtime.Object, error) {
+			return true, nil, apierrors.NewForbidden(v1.Resource("pods"), "p", errors.New("ValidatingAdmissionPolicy 'tandem-account-evictions'"))
+		})
+		w.after(time.Hour)
+		if got := w.events(); len(got) != 1 || !strings.Contains(got[0], "it is not evicted, since the API server refuses that") || !strings.Contains(got[0], "tandem-account-evictions") {
+			t.Errorf("said %q", got)
+		}
+	})
 }
 
 // A pod that starts before its time, and one that the informer still shows as refused, are not evicted.
@@ -171,7 +319,7 @@ func TestPodThatStartsIsNotEvicted(t *testing.T) {
 // The pods of an owner that are refused at once have one cause, and are evicted together.
 func TestPodsOfOneCauseAreEvictedTogether(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var pods []*v1.Pod
+		var pods []runtime.Object
 		for i := range 10 {
 			p := refused(t, fmt.Sprint("p", i))
 			p.UID = types.UID(p.Name)
