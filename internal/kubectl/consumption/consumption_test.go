@@ -44,6 +44,11 @@ func drawn(t *rapid.T) *snapshot.Snapshot {
 		for k := range s.Nodes[i].Pods {
 			measure(t, &s.Nodes[i].Pods[k])
 		}
+		for k := range rapid.IntRange(0, 2).Draw(t, "overbooked") {
+			n := &s.Nodes[i]
+			name := snapshot.NameOf(fmt.Sprintf("%s/o%d%d", rapid.SampledFrom([]string{"a", "d"}).Draw(t, "namespace"), i, k), vgpu.UID(fmt.Sprintf("o%d%d", i, k)))
+			n.Overbooked = append(n.Overbooked, snapshot.Overbooked{Name: name, Devices: []vgpu.DeviceID{n.Devices[0].ID}, Slots: 3})
+		}
 	}
 	return s
 }
@@ -73,6 +78,7 @@ func totals(rows []Row) Row {
 		sum.HeldMilli += r.HeldMilli
 		sum.HeldBytes += r.HeldBytes
 		sum.SlowdownMilli = max(sum.SlowdownMilli, r.SlowdownMilli)
+		sum.Overbooked = append(sum.Overbooked, r.Overbooked...)
 		if r.UsedMilli != nil {
 			sum.UsedMilli, sum.WasteMilli = plus(sum.UsedMilli, *r.UsedMilli), plus(sum.WasteMilli, *r.WasteMilli)
 		}
@@ -80,6 +86,7 @@ func totals(rows []Row) Row {
 			sum.UsedBytes = plus(sum.UsedBytes, *r.UsedBytes)
 		}
 	}
+	slices.SortFunc(sum.Overbooked, func(a, b Overbooked) int { return strings.Compare(a.Pod, b.Pod) })
 	return sum
 }
 

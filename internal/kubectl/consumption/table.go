@@ -2,6 +2,7 @@ package consumption
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"unicode/utf8"
@@ -21,8 +22,8 @@ type column struct {
 // unknown stands for what nobody has measured, predicted or reported.
 const unknown = "-"
 
-// columns are those of a group.
-func columns(by string) []column {
+// columns are those of a group, with one for pods whose shares do not fit where a row has any.
+func columns(rows []Row, by string) []column {
 	all := []column{{strings.ToUpper(by), false, func(r *Row) string { return shownAs(r, by) }}}
 	switch by {
 	case ByPod:
@@ -52,7 +53,30 @@ func columns(by string) []column {
 			return strconv.FormatFloat(float64(*r.RateMicro)/1e6, 'g', 4, 64)
 		}})
 	}
+	if slices.ContainsFunc(rows, func(r Row) bool { return len(r.Overbooked) > 0 }) {
+		all = append(all, column{"NOTE", false, func(r *Row) string { return wording.Plain(overbooked(r, by)) }})
+	}
 	return all
+}
+
+// overbooked says which pods of a row do not fit on their devices, "" for none.
+func overbooked(r *Row, by string) string {
+	switch n := len(r.Overbooked); {
+	case n == 0:
+		return ""
+	case by == ByPod:
+		o := &r.Overbooked[0]
+		return fmt.Sprintf("its %s of %s do not fit", wording.Count(int(o.Slots), "slot"), strings.Join(o.Devices, ", "))
+	case by == ByNamespace && n == 1:
+		return "1 pod does not fit"
+	case by == ByNamespace:
+		return fmt.Sprintf("%d pods do not fit", n)
+	}
+	var names []string
+	for i := range r.Overbooked {
+		names = append(names, wording.Name(r.Overbooked[i].Pod))
+	}
+	return "overbooked by " + strings.Join(names, ", ")
 }
 
 // shownAs is what people read for the name of a row.
@@ -104,7 +128,7 @@ func short(b vgpu.Bytes) string {
 
 // Table returns the lines of a table, the titles first. A width above 0 bounds the lines: names are cut then, and what does not fit behind them.
 func Table(rows []Row, by string, width int) []string {
-	all := columns(by)
+	all := columns(rows, by)
 	cells := make([][]string, 0, len(rows)+1)
 	titles := make([]string, len(all))
 	for c := range all {

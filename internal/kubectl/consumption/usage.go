@@ -20,7 +20,7 @@ type Row struct {
 	UID  vgpu.UID `json:"uid,omitempty"`
 	// Node of a pod or a device.
 	Node string `json:"node,omitempty"`
-	// Pods counts the pods of the row, Unmeasured those of which nobody has measured the use.
+	// Pods counts the pods of the row that hold shares, Unmeasured those of which nobody has measured the use.
 	Pods       int `json:"pods"`
 	Unmeasured int `json:"unmeasured,omitempty"`
 	// OfMilli is the size of a node's devices, or of a device; absent for pods and namespaces.
@@ -37,6 +37,15 @@ type Row struct {
 	SlowdownMilli int64 `json:"slowdownMilli,omitempty"`
 	// RateMicro is the rate that the pod reports of itself, in millionths of its own unit; absent where it reports none, and for several pods.
 	RateMicro *int64 `json:"rateMicro,omitempty"`
+	// Overbooked are the pods of the row whose shares do not fit on their devices. They are in no number above.
+	Overbooked []Overbooked `json:"overbooked,omitempty"`
+}
+
+// Overbooked is a pod whose share does not fit: its devices by name, and its slots of these.
+type Overbooked struct {
+	Pod     string     `json:"pod"`
+	Devices []string   `json:"devices"`
+	Slots   vgpu.Slots `json:"slots"`
 }
 
 // Groups are what rows may be of.
@@ -74,6 +83,9 @@ func Rows(s *snapshot.Snapshot, by string) ([]Row, error) {
 		parts := partsOf(&s.Nodes[i], &m.Nodes[i])
 		for k := range parts {
 			g.add(&parts[k], by)
+		}
+		for k := range s.Nodes[i].Overbooked {
+			g.overbook(&s.Nodes[i].Overbooked[k], &m.Nodes[i], by)
 		}
 		if by == ByNode || by == ByDevice {
 			g.capacity(&m.Nodes[i], by)
@@ -172,6 +184,35 @@ func (g *grouped) add(p *part, by string) {
 	r.SlowdownMilli = max(r.SlowdownMilli, p.on.SlowdownMilli)
 	if by == ByPod && p.on.RateMicro != nil && (r.RateMicro == nil || *r.RateMicro < *p.on.RateMicro) {
 		r.RateMicro = p.on.RateMicro
+	}
+}
+
+// overbook adds a pod whose share does not fit.
+func (g *grouped) overbook(o *snapshot.Overbooked, on *vgpu.MapNode, by string) {
+	one := Overbooked{Pod: o.Path(), Slots: o.Slots}
+	var devices []*vgpu.MapDevice
+	for _, id := range o.Devices {
+		name := string(id) // of a device that the node no longer has
+		if at := slices.IndexFunc(on.Devices, func(d vgpu.MapDevice) bool { return d.ID == id }); at >= 0 {
+			name, devices = on.Devices[at].Name, append(devices, &on.Devices[at])
+		}
+		one.Devices = append(one.Devices, name)
+	}
+	add := func(key string, first Row) {
+		r := g.row(key, first)
+		r.Overbooked = append(r.Overbooked, one)
+	}
+	switch by {
+	case ByPod:
+		add(string(o.UID), Row{Name: o.Path(), UID: o.UID, Node: on.Name})
+	case ByNamespace:
+		add(o.Namespace, Row{Name: o.Namespace})
+	case ByNode:
+		add(on.Name, Row{Name: on.Name})
+	case ByDevice:
+		for _, d := range devices {
+			add(string(d.ID), ofDevice(on.Name, d))
+		}
 	}
 }
 

@@ -199,6 +199,7 @@ var help = []string{
 	"MEMORY    device memory that they use of what they hold",
 	"SLOWDOWN  the longest predicted time beside neighbours, as a multiple of the time alone",
 	"RATE      what the pod reports of itself, in its own unit",
+	"NOTE      pods whose shares do not fit on their devices; no other column counts them, and kubectl tandem why says more",
 	"-         nobody has measured, predicted or reported it",
 	"",
 	"w waste   u use   s slowdown   m memory   h held   n name: sort by it",
