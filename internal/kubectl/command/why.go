@@ -286,6 +286,9 @@ func known(s *snapshot.Snapshot, namespace string) []string {
 		for k := range s.Nodes[i].Pods {
 			add(&s.Nodes[i].Pods[k].Name, s.Nodes[i].Pods[k].Gang)
 		}
+		for k := range s.Nodes[i].Overbooked {
+			add(&s.Nodes[i].Overbooked[k].Name, nil)
+		}
 	}
 	slices.Sort(all)
 	return slices.Compact(all)

@@ -84,6 +84,9 @@ func adviceFor(c *why.Cause) string {
 	case why.HeldBack:
 		return "nothing: the controller raises the target when it finds GPUs for more workers."
 	case why.Incomplete:
+		if strings.Contains(c.Message, ": ") { // the message says what helps, as of a StatefulSet that makes its pods in order
+			return ""
+		}
 		return "what keeps the other members from being created, such as a ResourceQuota: the events of their owner say it."
 	}
 	return "nothing: wait."
