@@ -35,6 +35,9 @@ const (
 	byAccountScale     = "ValidatingAdmissionPolicy 'tandem-account-scale'"
 	byAccountStatus    = "ValidatingAdmissionPolicy 'tandem-account-status'"
 	byAccountWorkloads = "ValidatingAdmissionPolicy 'tandem-account-workloads'"
+	// byOneOfTwo is a refusal of metadata that the scheduler writes by pods/status, where the metadata has a policy of its own too: the API server
+	// names any of the two.
+	byOneOfTwo = "ValidatingAdmissionPolicy 'tandem-"
 )
 
 // awaitRefused waits until the API server enforces a policy. Each request has to be another one: the API server accepts one that changes nothing.

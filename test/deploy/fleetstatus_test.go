@@ -127,7 +127,8 @@ func TestOnlyTheControllerSaysWhenNotebooksAreParked(t *testing.T) {
 		}{
 			{"set it", []account{jane, admin}, shows(key, soon), refused, ""},
 			{"set it empty", []account{jane}, shows(key, ""), refused, ""},
-			{"set it in the status", []account{jane, kubelet, scheduler}, shows(key, soon, "status"), refused, ""},
+			{"set it in the status", []account{jane, kubelet}, shows(key, soon, "status"), refused, ""},
+			{"set it in the status", []account{scheduler}, shows(key, soon, "status"), []string{byOneOfTwo}, ""},
 			{"set it", []account{controller}, shows(key, soon), nil, soon},
 			{"change it", []account{jane}, shows(key, later), refused, soon},
 			{"say the same", []account{jane}, shows(key, soon), nil, soon},
