@@ -9,7 +9,7 @@ var elasticEvents = Section{
 		{"ElasticShrink", "", "The gang's target fell. The text says from what to what, and why.", "Nothing. If it shrinks too often, see [what the controller decides](../guides/elastic.md#what-the-controller-decides)."},
 		{"ElasticServersGrow", "the servers of … from … to …", "The controller gave the job more parameter servers for its rate.", "Nothing."},
 		{"ElasticServersShrink", "the servers of … from … to …", "The controller took parameter servers from the job.", "Nothing."},
-		{"ElasticEvictionRefused", "the controller tries again in each pass", "A disruption budget keeps a member that has to leave.", "Change the budget, or wait until it allows the eviction."},
+		{"ElasticEvictionRefused", "the controller tries again in each pass", "A disruption budget keeps a member that has to leave, or a policy: no member leaves in `kube-*` and in Tandem's namespace.", "Change the budget, or wait until it allows the eviction. Run the gang in another namespace."},
 		{"AnotherWriter", "leaves its … alone: … and somebody changed that again soon", "Somebody changes the size field of the gang's owner back, or the number of its parameter servers.", "As for the condition with this reason: Resizable of a size, RateReached of servers."},
 		{"ElasticRateIgnored", "the annotation … has no effect: it is for the members of an elastic gang, and the annotation … is missing", "A pod states a rate or servers and is in no elastic gang.", "Set `tandem-gpu.io/elastic-workers`, or remove the annotation."},
 	},

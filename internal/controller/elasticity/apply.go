@@ -152,7 +152,7 @@ func (p *pass) resize(ctx context.Context, d *decision) error {
 				continue
 			}
 			err = p.evict(ctx, pods[e.ID])
-			if why := budgetIn(err); why != "" && kept == "" {
+			if why := refusalIn(err); why != "" && kept == "" {
 				kept = fmt.Sprintf("pod %s must leave, and stays: %s", pods[e.ID].Name, why)
 			}
 		case resize.Write:

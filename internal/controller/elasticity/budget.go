@@ -11,9 +11,9 @@ import (
 	"github.com/tandem-gpu/tandem/pkg/resize"
 )
 
-// budgetIn returns what the API server says of the disruption budget for which it refused an eviction, with its name where the answer
-// has it; "" where the eviction went well, or failed for another reason.
-func budgetIn(err error) string {
+// refusalIn returns what the API server says of the disruption budget or the policy for which it refused an eviction, with its name where the
+// answer has it; "" where the eviction went well, or failed for another reason.
+func refusalIn(err error) string {
 	if cause, is := apierrors.StatusCause(err, policyv1.DisruptionBudgetCause); is && cause.Message != "" {
 		return cause.Message
 	}
@@ -23,7 +23,7 @@ func budgetIn(err error) string {
 	}
 	// Without a cause: the budget's controller has not seen the pods yet, or a pod has two budgets.
 	said := status.Status().Message
-	if text := strings.ToLower(said); strings.Contains(text, "disruption budget") || strings.Contains(text, "poddisruptionbudget") {
+	if text := strings.ToLower(said); apierrors.IsForbidden(err) || strings.Contains(text, "disruption budget") || strings.Contains(text, "poddisruptionbudget") {
 		return said
 	}
 	return ""

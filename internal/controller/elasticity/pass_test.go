@@ -527,18 +527,19 @@ func TestBudgetIsTold(t *testing.T) {
 	}
 }
 
-func TestBudgetIn(t *testing.T) {
+func TestRefusalIn(t *testing.T) {
 	for want, err := range map[string]error{
 		"": apierrors.NewTooManyRequests("the server has received too many requests", 1),
 		"Cannot evict pod as it would violate the pod's disruption budget.": apierrors.NewTooManyRequests("Cannot evict pod as it would violate the pod's disruption budget.", 10),
 		"This pod has more than one PodDisruptionBudget, which the eviction subresource does not support.": &apierrors.StatusError{ErrStatus: metav1.Status{
 			Code: 500, Reason: metav1.StatusReasonInternalError, Message: "This pod has more than one PodDisruptionBudget, which the eviction subresource does not support."}},
+		`pods "a" is forbidden: by a policy`: apierrors.NewForbidden(v1.Resource("pods"), "a", errors.New("by a policy")),
 	} {
-		if got := budgetIn(fmt.Errorf("evict pod a: %w", err)); got != want {
+		if got := refusalIn(fmt.Errorf("evict pod a: %w", err)); got != want {
 			t.Errorf("%q, want %q", got, want)
 		}
 	}
-	if got := budgetIn(nil); got != "" {
+	if got := refusalIn(nil); got != "" {
 		t.Error(got)
 	}
 }
