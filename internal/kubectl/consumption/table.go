@@ -72,7 +72,7 @@ func overbooked(r *Row, by string) string {
 	case by == ByNamespace:
 		return fmt.Sprintf("%d pods do not fit", n)
 	}
-	var names []string
+	names := make([]string, 0, len(r.Overbooked))
 	for i := range r.Overbooked {
 		names = append(names, wording.Name(r.Overbooked[i].Pod))
 	}
