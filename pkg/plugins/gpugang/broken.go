@@ -9,11 +9,13 @@ import (
 	fwk "k8s.io/kube-scheduler/framework"
 	"k8s.io/kubernetes/pkg/scheduler/framework"
 
+	"github.com/tandem-gpu/tandem/internal/cluster/admission"
 	"github.com/tandem-gpu/tandem/internal/cluster/kube"
 	"github.com/tandem-gpu/tandem/internal/cluster/podgroup"
 	"github.com/tandem-gpu/tandem/internal/cluster/verdict"
 	"github.com/tandem-gpu/tandem/internal/scheduler/machine"
 	"github.com/tandem-gpu/tandem/pkg/api/v1alpha1"
+	"github.com/tandem-gpu/tandem/pkg/vgpu"
 )
 
 // A running gang that lacks members keeps the GPUs of the others idle until they are back. So it goes before other pods of its
@@ -22,16 +24,23 @@ import (
 
 // Bounds of what these plans cost the placements of others. Only the first mostBroken gangs that lack members go first: more take
 // longer, and a gang that waits behind four others hardly gets the room. A plan in vain is left out at the next placement, then at
-// three, and so on up to mostSkipped, until the gang itself has been tried, or a node has more slots free than before and enough for a
+// three, and so on up to mostSkipped, until the gang itself has been tried, or a node that has more slots free than before takes a
 // member. A larger number costs less where many pods are placed beside such a gang, and an older pod takes the room of a GPU that
-// becomes healthy or is uncordoned, which no node's slots show.
+// becomes healthy or is uncordoned, which no node's slots show. If the plan for such a node is in vain too, as for a gang that needs
+// two rooms, the next such nodes are passed over, one, three and up to mostPassed.
 const (
 	mostBroken  = 4
 	mostSkipped = 63
+	mostPassed  = 7
 )
 
-// patience counts at how many placements a gang is not planned first after plans in vain: of all in a row, and of those to come.
-type patience struct{ skipped, left int }
+// patience counts at how many placements a gang is not planned first after plans in vain: of all in a row, and of those to come. passed
+// and pass are the same for nodes with more free slots; hopes says that the next plan is for such a node.
+type patience struct {
+	skipped, left int
+	passed, pass  int
+	hopes         bool
+}
 
 // mayGoFirst reports whether a gang that lacks members is planned at this placement.
 func (p *Plugin) mayGoFirst(ref podgroup.Ref) bool {
@@ -52,6 +61,10 @@ func (p *Plugin) wentInVain(ref podgroup.Ref) {
 	}
 	at.skipped = min(2*at.skipped+1, mostSkipped)
 	at.left = at.skipped
+	if at.hopes {
+		at.passed, at.hopes = min(2*at.passed+1, mostPassed), false
+		at.pass = at.passed
+	}
 }
 
 // triesItself notes that the scheduler tries a gang itself, since something may have changed.
@@ -93,14 +106,12 @@ func (p *Plugin) broken(before podgroup.Ref) (refs []podgroup.Ref) {
 // planBroken plans the running gangs that lack members, before a pod of the gang own gets room, and returns one that got a place,
 // "" for none. Gangs of a lower priority have their own turn, and so have those that the scheduler's queue knows.
 func (p *Plugin) planBroken(ctx context.Context, pod *v1.Pod, nodes []fwk.NodeInfo, own podgroup.Ref) (placed string) {
-	planned, free := 0, p.cameFree(nodes)
-	for _, ref := range p.broken(own) {
+	planned, refs := 0, p.broken(own)
+	p.hope(ctx, refs, nodes)
+	for _, ref := range refs {
 		member := p.nextOf(ref)
 		if member == nil || p.gangs.Queues(ref.Source) || member.Spec.SchedulerName != pod.Spec.SchedulerName || priorityOf(member) < priorityOf(pod) {
 			continue
-		}
-		if slots := slotsOf(member); slots > 0 && free >= slots {
-			p.triesItself(ref)
 		}
 		if !p.mayGoFirst(ref) {
 			continue
@@ -117,30 +128,56 @@ func (p *Plugin) planBroken(ctx context.Context, pod *v1.Pod, nodes []fwk.NodeIn
 	return placed
 }
 
-// cameFree returns the most free slots of a node that has more of them than at the placement before.
-func (p *Plugin) cameFree(nodes []fwk.NodeInfo) (most int64) {
-	before := p.freeSlots
-	p.freeSlots = make(map[string]int64, len(nodes))
-	for _, n := range nodes {
-		free := n.GetAllocatable().GetScalarResources()[v1alpha1.ResourceVGPU] - n.GetRequested().GetScalarResources()[v1alpha1.ResourceVGPU]
-		name := n.Node().Name
-		if p.freeSlots[name] = free; free > before[name] {
-			most = max(most, free)
+// hope has gangs planned at the next placement that may go behind theirs, if a node with more free slots than at the last placement takes a
+// member: this placement may be one before which they do not go.
+func (p *Plugin) hope(ctx context.Context, refs []podgroup.Ref, nodes []fwk.NodeInfo) {
+	more := p.moreFree(nodes)
+	for _, ref := range refs {
+		at := p.inVain[ref]
+		if len(more) == 0 || at == nil || at.left == 0 {
+			continue
 		}
+		if member := p.nextOf(ref); member == nil || !p.takenBy(ctx, member, more) {
+			continue
+		}
+		if at.pass > 0 {
+			at.pass--
+			continue
+		}
+		at.left, at.hopes = 0, true
 	}
-	return most
 }
 
-// slotsOf returns how many slots a pod asks for, 0 if its request is not legal.
-func slotsOf(pod *v1.Pod) (sum int64) {
-	containers, err := kube.Containers(pod)
-	if err != nil {
-		return 0
+// moreFree returns the nodes that have more free slots than at the last placement beside a gang that lacks members.
+func (p *Plugin) moreFree(nodes []fwk.NodeInfo) (more []fwk.NodeInfo) {
+	first := p.freeSlots == nil
+	if first || len(p.freeSlots) > 2*len(nodes) {
+		p.freeSlots = make(map[string]int64, len(nodes))
 	}
-	for _, c := range containers {
-		sum += int64(c.Slots)
+	for _, n := range nodes {
+		free := n.GetAllocatable().GetScalarResources()[v1alpha1.ResourceVGPU] - n.GetRequested().GetScalarResources()[v1alpha1.ResourceVGPU]
+		if name := n.Node().Name; free != p.freeSlots[name] {
+			if free > p.freeSlots[name] && !first {
+				more = append(more, n)
+			}
+			p.freeSlots[name] = free
+		}
 	}
-	return sum
+	return more
+}
+
+// takenBy reports whether the devices of one of the nodes, which admits the pod, have room for it.
+func (p *Plugin) takenBy(ctx context.Context, pod *v1.Pod, nodes []fwk.NodeInfo) bool {
+	demand := admission.Of(pod)
+	nodes = slices.DeleteFunc(slices.Clone(nodes), func(n fwk.NodeInfo) bool { return !demand.MetBy(n.Node()) })
+	shares := p.shares()
+	request, err := shares.Request(pod)
+	if err != nil || len(nodes) == 0 {
+		return false
+	}
+	ledgers, err := shares.Ledgers(ctx, pod, nodes, func(string) bool { return false })
+	policy := shares.Policy()
+	return err == nil && slices.ContainsFunc(ledgers, func(n *vgpu.Node) bool { return n != nil && policy.Fits(n, &request) })
 }
 
 // planFor plans a gang by one of its members, and reports whether that has a place.

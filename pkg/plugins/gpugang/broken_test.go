@@ -56,13 +56,13 @@ func TestRunningGangGoesFirstOnABusyCluster(t *testing.T) {
 		for _, p := range pods {
 			p.Spec.Affinity = &v1.Affinity{NodeAffinity: &v1.NodeAffinity{RequiredDuringSchedulingIgnoredDuringExecution: &v1.NodeSelector{
 				NodeSelectorTerms: []v1.NodeSelectorTerm{{MatchExpressions: []v1.NodeSelectorRequirement{
-					{Key: v1.LabelHostname, Operator: v1.NodeSelectorOpNotIn, Values: []string{"busy"}},
+					{Key: v1.LabelHostname, Operator: v1.NodeSelectorOpNotIn, Values: []string{"busy", "n5"}},
 				}}},
 			}}}
 		}
 		return pods
 	}
-	for _, comes := range []string{"node", "end"} {
+	for _, comes := range []string{"node", "node, and one for an urgent pod", "end"} {
 		for _, older := range []string{"a", "m", "z"} {
 			t.Run(comes+" "+older, func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
@@ -91,10 +91,19 @@ func TestRunningGangGoesFirstOnABusyCluster(t *testing.T) {
 						time.Sleep(time.Second)
 					}
 					c.AwaitBound("small", 100)
-					if comes == "node" {
+					switch comes {
+					case "node":
 						c.CreateNode("n4", "r1", 1)
-					} else {
+					case "end":
 						c.Remove("whole")
+					default:
+						urgent := pod("urgent", 1) // before this one the gang does not go
+						urgent.Spec.Priority = new(int32(10))
+						urgent.Spec.NodeSelector = map[string]string{v1.LabelHostname: "n5"}
+						c.Create(urgent)
+						time.Sleep(time.Second)
+						c.CreateNode("n4", "r1", 1)
+						c.CreateNode("n5", "r1", 1)
 					}
 					time.Sleep(time.Minute)
 					if got := c.Bound("train"); len(got) != 2 {
