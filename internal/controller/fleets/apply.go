@@ -144,22 +144,30 @@ func (v *visit) mayLeave(i int, o *outcome) bool {
 	return leaves
 }
 
-// keepServing keeps the replicas that serve what the weights of another writer give their variant: the plan is for other weights.
+// keepMargin is the part of the requests beside those that come for which a variant keeps replicas that the plan does not have. With a
+// smaller one replicas leave and come back as the demand varies.
+const keepMargin = 0.2
+
+// keepServing has the variants serve what the weights of another writer give them: the plan is for other weights. No variant gets more
+// replicas than it may have.
 //
-// Example: a variant gets half of 22 requests a second, and a replica serves 5.15. It keeps 3 replicas, however few the plan has.
+// Example: a variant gets half of 22 requests a second, and a replica serves 5.15. It needs 3 replicas, however few the plan has, and of
+// more it keeps 3 too: 1.2 · 11/5.15 = 2.6.
 func (v *visit) keepServing() {
 	for i := range v.plan.Variants {
-		p, of, least := &v.plan.Variants[i], &v.fleet.Variants[i], 0
+		p, of, needs, keeps := &v.plan.Variants[i], &v.fleet.Variants[i], 0, 0
 		for k := range v.parts {
 			switch {
 			case v.parts[k][i] == 0 || v.allLeave(k):
 			case p.Capacity > 0:
-				least = int(min(max(1, math.Ceil(of.Part*v.plan.Demand/p.Capacity)), float64(of.Wanted)))
+				served := of.Part * v.plan.Demand / p.Capacity
+				needs = max(1, int(math.Ceil(min(served, float64(of.Most)))))
+				keeps = max(1, int(math.Ceil(min((1+keepMargin)*served, float64(of.Wanted)))))
 			default: // nobody knows how many serve them
-				least = of.Wanted
+				keeps = of.Wanted
 			}
 		}
-		p.Replicas = max(p.Replicas, least)
+		p.Replicas = max(p.Replicas, min(max(needs, keeps), of.Most))
 	}
 }
 

@@ -176,6 +176,18 @@ func TestShrinksBesideAnotherWriter(t *testing.T) {
 	if got := w.fleet("bert").Status.Variants[1]; got.Replicas != 3 || got.Weight != 500 {
 		t.Errorf("%+v", got)
 	}
+	w.before = nil
+	w.arrive("60") // it grows where the requests go
+	hours(500, 500)
+	if n := w.replicas["bert-t4"]; n < 6 || n > 9 || w.condition(v1alpha1.ConditionRouted) != "False AnotherWriter" {
+		t.Errorf("with half of 60 requests a second t4 has %d replicas, want 6 to 9; %s", n, w.condition(v1alpha1.ConditionRouted))
+	}
+	w.change(func(s *v1alpha1.InferenceFleetSpec) { s.Variants[1].MaxReplicas = 4 }) // and not beyond what it may have
+	hours(500, 500)
+	if n := w.replicas["bert-t4"]; n != 4 {
+		t.Errorf("t4 has %d replicas, and may have 4", n)
+	}
+	w.arrive("20")
 	hours(0, 1)
 	if n := w.replicas["bert-t4"]; n != 0 {
 		t.Errorf("without requests t4 has %d replicas", n)
