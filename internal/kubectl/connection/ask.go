@@ -30,7 +30,7 @@ func ask(ctx context.Context, config *rest.Config, o Options, address string) ([
 	}
 	defer client.CloseIdleConnections()
 	client.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse } // no other server gets the credentials
-	ctx, begun, cancel := o.within(ctx, "the scheduler")
+	ctx, begun, cancel := o.within(ctx, "the scheduler", false)
 	defer cancel()
 	r, err := http.NewRequestWithContext(ctx, http.MethodGet, strings.TrimRight(address, "/")+Path, http.NoBody)
 	if err != nil {

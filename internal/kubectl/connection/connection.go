@@ -5,6 +5,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
+	"net/http/httptrace"
+	"sync"
 	"time"
 
 	"k8s.io/client-go/kubernetes"
@@ -23,7 +26,8 @@ type Options struct {
 	CAFile, ServerName string
 	// Insecure allows Address without CAFile.
 	Insecure bool
-	// Patience is how long each program that is asked may take to begin its answer, 0 for 5 s.
+	// Patience is how long each program that is asked may take to begin its answer; 0 stands for the timeout of the kubeconfig's requests,
+	// and for 5 s without one.
 	Patience time.Duration
 }
 
@@ -36,11 +40,17 @@ func Defaults() Options {
 }
 
 // within returns a context that ends when asked, a program, has not answered in time, unless the caller stops the clock before. The cause of
-// its end names the program.
-func (o *Options) within(ctx context.Context, asked string) (_ context.Context, stopClock func() bool, cancel context.CancelFunc) {
+// its end names the program. With known credentials the clock starts at once, else with the first request that goes out: before that a plugin of
+// the kubeconfig may ask the user for them.
+func (o *Options) within(ctx context.Context, asked string, known bool) (_ context.Context, stopClock func() bool, cancel context.CancelFunc) {
 	ctx, end := context.WithCancelCause(ctx)
 	limit := cmp.Or(o.Patience, patience)
-	clock := time.AfterFunc(limit, func() { end(fmt.Errorf("%s has not answered within %v", asked, limit)) })
+	clock := time.AfterFunc(math.MaxInt64, func() { end(fmt.Errorf("%s has not answered within %v", asked, limit)) })
+	var start sync.Once
+	if known {
+		start.Do(func() { clock.Reset(limit) })
+	}
+	ctx = httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{GetConn: func(string) { start.Do(func() { clock.Reset(limit) }) }})
 	return ctx, clock.Stop, func() { clock.Stop(); end(context.Canceled) }
 }
 
@@ -75,6 +85,7 @@ func Snapshot(ctx context.Context, config *rest.Config, o Options, step Step) ([
 		return nil, errors.New("get snapshot: the scheduler ignores --as, and would answer for the user of the kubeconfig: " +
 			"use a kubeconfig or a --token of the other user")
 	}
+	o.Patience = cmp.Or(o.Patience, config.Timeout) // --request-timeout
 	if o.Address != "" {
 		step("asking the scheduler at " + o.Address)
 		return ask(ctx, config, o, o.Address)
@@ -84,7 +95,7 @@ func Snapshot(ctx context.Context, config *rest.Config, o Options, step Step) ([
 		return nil, fmt.Errorf("get snapshot: %w", err)
 	}
 	step("looking for the scheduler that schedules")
-	finding, _, found := o.within(ctx, "the API server, asked for the scheduler's pods and lease,")
+	finding, _, found := o.within(ctx, "the API server, asked for the scheduler's pods and lease,", false)
 	pods, err := candidates(finding, client, &o)
 	found()
 	if err != nil {

@@ -31,7 +31,7 @@ func forward(ctx context.Context, config *rest.Config, o *Options, pod string) (
 	}
 	dialer := portforward.NewFallbackDialerForStreaming(socket, spdy.NewDialerForStreaming(upgrader, &http.Client{Transport: roundTripper}, http.MethodPost, at),
 		func(err error) bool { return httpstream.IsUpgradeFailure(err) || httpstream.IsHTTPSProxyError(err) })
-	ctx, begun, cancel := o.within(ctx, fmt.Sprintf("the API server, or the kubelet of the pod %s/%s to which it forwards a port,", o.Namespace, pod))
+	ctx, begun, cancel := o.within(ctx, fmt.Sprintf("the API server, or the kubelet of the pod %s/%s to which it forwards a port,", o.Namespace, pod), true)
 	ready, ended := make(chan struct{}), make(chan error, 1)
 	forwarder, err := portforward.NewOnAddressesForStreamingWithContext(ctx, dialer, []string{"127.0.0.1"}, []string{fmt.Sprintf("0:%d", o.Port)}, ready, io.Discard, io.Discard)
 	if err != nil {
