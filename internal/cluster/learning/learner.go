@@ -82,8 +82,9 @@ type Learner struct {
 	observed    bool
 	looked      time.Time
 	settled     time.Time
-	// queue are the workloads to write, those that have waited longest first.
-	queue   []interference.Workload
+	// queue are the workloads to write, those that have waited longest first, and lateQueue those that come after all of them.
+	queue, lateQueue []interference.Workload
+
 	made    int
 	pause   time.Time
 	strikes int
@@ -107,6 +108,8 @@ type workload struct {
 	written []brief
 	wrote   bool
 	queued  bool
+	// late says that it is in the queue of those that come last.
+	late bool
 	// unsaid says that its status does not name the illegal values of its declaration, or names old ones.
 	unsaid bool
 	// refused says that no WorkloadProfile can hold the workload.

@@ -168,7 +168,7 @@ func (c *collector) Collect(ch chan<- prometheus.Metric) {
 	tell(broken, l.counts.broken)
 	slow := &l.counts.slowdowns
 	ch <- prometheus.MustNewConstHistogram(c.descs[measured.Name], slow.number, slow.sum, slow.cumulative())
-	tell(waiting, uint64(len(l.queue)))
+	tell(waiting, uint64(len(l.queue)+len(l.lateQueue)))
 	for _, reason := range reasons {
 		tell(dropped, l.counts.dropped[reason], reason)
 	}

@@ -31,21 +31,25 @@ const (
 	requestTimeout = 10 * time.Second
 )
 
-// changed queues a workload whose status is out of date.
+// changed queues a workload whose status is out of date. If that only has to name illegal values, it comes after what was learned: users write
+// as many such profiles as they like.
 func (l *Learner) changed(w *workload) {
 	l.dirty[w.number] = true
-	if l.options.Client == nil || w.queued || w.refused || w.profile == nil && w.key == nil || !l.isNews(w) {
+	if l.options.Client == nil || w.queued && !w.late || w.refused || w.profile == nil && w.key == nil {
 		return
 	}
-	w.queued = true
-	l.queue = append(l.queue, w.number)
+	switch {
+	case l.isNews(w):
+		w.queued, w.late = true, false
+		l.queue = append(l.queue, w.number)
+	case w.unsaid && !w.queued:
+		w.queued, w.late = true, true
+		l.lateQueue = append(l.lateQueue, w.number)
+	}
 }
 
 // isNews reports whether the learner knows more of a workload than its status says.
 func (l *Learner) isNews(w *workload) bool {
-	if w.unsaid {
-		return true
-	}
 	for _, r := range w.records {
 		k := l.learned(w, r)
 		if !k.Known.SM && !k.Known.Bandwidth && k.Traits.CoRuns == 0 {
@@ -123,13 +127,17 @@ func (l *Learner) take() (task, bool) {
 	if l.options.Clock().Before(l.pause) {
 		return task{}, false
 	}
-	for len(l.queue) > 0 {
-		w := l.workloads[l.queue[0]]
-		l.queue = l.queue[1:]
-		if w == nil {
+	for len(l.queue)+len(l.lateQueue) > 0 {
+		from := &l.queue
+		if len(*from) == 0 {
+			from = &l.lateQueue
+		}
+		w := l.workloads[(*from)[0]]
+		*from = (*from)[1:]
+		if w == nil || !w.queued || w.late != (from == &l.lateQueue) {
 			continue
 		}
-		w.queued = false
+		w.queued, w.late = false, false
 		if w.profile == nil && (w.key == nil || !l.hasRoom()) {
 			continue
 		}

@@ -187,6 +187,44 @@ func TestIllegalDeclarationsAreNamed(t *testing.T) {
 	}
 }
 
+// However many illegal profiles users write, what was learned is written before them.
+func TestLearnedComesBeforeIllegalDeclarations(t *testing.T) {
+	s := newServer(t, 2, Options{})
+	a, b := two()
+	s.world.place(0, a)
+	s.world.place(1, b)
+	for i := range 50 {
+		p := &v1alpha1.WorkloadProfile{ObjectMeta: metav1.ObjectMeta{Namespace: "other", Name: fmt.Sprint("falls-", i)}}
+		for k, rate := range []int64{2, 1} {
+			p.Spec.Throughputs = append(p.Spec.Throughputs, v1alpha1.ProfileThroughput{Model: "A100", SharePercent: int32(50 * (k + 1)), Rate: resource.NewQuantity(rate, resource.DecimalSI)})
+		}
+		object, err := unstructuredOf(p)
+		must.OK(t, err)
+		_, err = s.Resource(v1alpha1.WorkloadProfiles).Namespace("other").Create(t.Context(), object, metav1.CreateOptions{})
+		must.OK(t, err)
+		s.world.learner.Profile(p)
+	}
+	s.world.run(15 * time.Minute)
+	for range 2 {
+		s.world.learner.write(t.Context())
+	}
+	written := 0
+	for _, p := range s.profiles(t) {
+		if len(p.Status.Conditions) > 0 && p.Namespace != "other" {
+			written++
+		}
+	}
+	if written != 2 {
+		t.Errorf("after two writes %d of two learned profiles are written", written)
+	}
+	s.sync(t)
+	for _, p := range s.profiles(t) {
+		if len(p.Status.Conditions) != 1 {
+			t.Errorf("%s/%s has the conditions %v", p.Namespace, p.Name, p.Status.Conditions)
+		}
+	}
+}
+
 // A new process finds the profiles that the one before made.
 func TestProfilesOfBefore(t *testing.T) {
 	s := newServer(t, 1, Options{})
