@@ -13,6 +13,7 @@ import (
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -103,27 +104,43 @@ func TestSchedulerWritesNoAddress(t *testing.T) {
 	}
 }
 
-// Tandem's accounts evict the pods of teams, none of Kubernetes and none of Tandem.
-func TestAccountsEvictThePodsOfTeams(t *testing.T) {
+// The controller evicts the pods of teams, none of Kubernetes and none of Tandem. A scheduler releases gangs wherever they are, in its own namespace too.
+func TestAccountsEvict(t *testing.T) {
 	makePowerful(t)
 	for _, namespace := range []string{team, metav1.NamespaceSystem, systemNamespace} {
 		p := plainPod()
 		p.Namespace, p.Name = namespace, "evicted"
 		create(t.Context(), t, client(t.Context(), t, admin), p)
 	}
+	bindings := client(t.Context(), t, admin).RbacV1().ClusterRoleBindings()
+	binding, err := bindings.Create(t.Context(), &rbacv1.ClusterRoleBinding{
+		ObjectMeta: metav1.ObjectMeta{Name: "further-scheduler"},
+		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "tandem-scheduler"},
+		Subjects:   []rbacv1.Subject{{Kind: "ServiceAccount", Name: "scheduler", Namespace: team}},
+	}, metav1.CreateOptions{})
+	must.OK(t, err)
+	t.Cleanup(func() {
+		if err := bindings.Delete(context.WithoutCancel(t.Context()), binding.Name, metav1.DeleteOptions{}); err != nil {
+			t.Errorf("remove ClusterRoleBinding: %v", err)
+		}
+	})
+	further := account("system:serviceaccount:" + team + ":scheduler")
+	await(t, "the further scheduler may schedule", func(context.Context) (bool, error) { return may(t, further, "schedule vgpus"), nil })
 	evict := func(who account, namespace string) error {
 		return client(t.Context(), t, who).PolicyV1().Evictions(namespace).Evict(t.Context(), &policyv1.Eviction{
 			ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "evicted"}, DeleteOptions: &metav1.DeleteOptions{DryRun: []string{metav1.DryRunAll}},
 		})
 	}
 	awaitRefused(t, byAccountEvictions, func(int) error { return evict(controller, metav1.NamespaceSystem) })
-	for _, who := range []account{controller, scheduler} {
-		for _, namespace := range []string{metav1.NamespaceSystem, systemNamespace} {
-			wantRefusal(t, evict(who, namespace), byAccountEvictions, "evict nothing in the namespaces kube-* and in tandem-system")
-		}
-		must.OK(t, evict(who, team))
+	for _, namespace := range []string{metav1.NamespaceSystem, systemNamespace} {
+		wantRefusal(t, evict(controller, namespace), byAccountEvictions, "evicts nothing in the namespaces kube-* and in tandem-system")
 	}
-	must.OK(t, evict(powerful, metav1.NamespaceSystem))
+	must.OK(t, evict(controller, team))
+	for _, who := range []account{further, scheduler, powerful} {
+		for _, namespace := range []string{team, metav1.NamespaceSystem, systemNamespace} {
+			must.OK(t, evict(who, namespace))
+		}
+	}
 }
 
 // deployment makes a Deployment until the test ends.
