@@ -135,6 +135,9 @@ func TestPodsThatStay(t *testing.T) {
 		"of a Job of Volcano": {func(p *v1.Pod) {
 			p.OwnerReferences[0].APIVersion, p.OwnerReferences[0].Kind, p.Spec.RestartPolicy = "batch.volcano.sh/v1alpha1", "Job", v1.RestartPolicyOnFailure
 		}, "it is not evicted, since its Job may count that as a failure: create that again"},
+		"of a Job of Volcano, restarts always": {func(p *v1.Pod) {
+			p.OwnerReferences[0].APIVersion, p.OwnerReferences[0].Kind = "batch.volcano.sh/v1alpha1", "Job"
+		}, "it is not evicted, since its Job may count that as a failure: create that again"},
 		"of a PyTorchJob": {func(p *v1.Pod) {
 			p.OwnerReferences[0].APIVersion, p.OwnerReferences[0].Kind = "kubeflow.org/v1", "PyTorchJob"
 		}, "it is not evicted, since its PyTorchJob may count that as a failure"},

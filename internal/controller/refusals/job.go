@@ -37,13 +37,13 @@ type job struct {
 // jobs are the Jobs of which a pass has read something, by their UIDs.
 type jobs map[types.UID]*job
 
-// keeps says why the eviction of a pod could fail its owner, "" where it cannot. The operators of Kubeflow and of workflows may count it as a failure;
-// an owner whose pods always restart makes another one.
+// keeps says why the eviction of a pod could fail its owner, "" where it cannot. The operators of Kubeflow and of workflows may count it as a failure,
+// and a policy of a Volcano Job may end all of the Job for it; another owner whose pods always restart makes another one.
 func (c *Controller) keeps(ctx context.Context, known jobs, p *v1.Pod, by *metav1.OwnerReference) (string, error) {
 	of := schema.FromAPIVersionAndKind(by.APIVersion, by.Kind).GroupKind()
 	switch {
 	case of != schema.GroupKind{Group: batchv1.GroupName, Kind: "Job"}:
-		if p.Spec.RestartPolicy == v1.RestartPolicyAlways && of.Group != "kubeflow.org" {
+		if p.Spec.RestartPolicy == v1.RestartPolicyAlways && of.Group != "kubeflow.org" && of.Group != "batch.volcano.sh" {
 			return "", nil
 		}
 		return fmt.Sprintf("its %s may count that as a failure: create that again", by.Kind), nil
