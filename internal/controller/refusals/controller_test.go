@@ -204,8 +204,12 @@ func TestPodsOfJobs(t *testing.T) {
 		change func(p *v1.Pod)
 		// other changes another pod of the Job, which is not refused.
 		other func(p *v1.Pod)
+		// unread says that the controller may not read the Job.
+		unread bool
 		// stays is what the event says, "" for a pod that is evicted.
 		stays string
+		// inVain says that no podFailurePolicy would help.
+		inVain bool
 	}{
 		"evictions are ignored":     {job: jobOf(0, on(batchv1.PodFailurePolicyActionIgnore, true))},
 		"ignored before exit codes": {job: jobOf(0, on(batchv1.PodFailurePolicyActionIgnore, true), on(batchv1.PodFailurePolicyActionFailJob, false))},
@@ -226,9 +230,10 @@ func TestPodsOfJobs(t *testing.T) {
 		"room for the index":                {job: with(jobOf(0), perIndex), change: failures("0")},
 		"no room for the index":             {job: with(jobOf(0), perIndex), change: failures("1"), stays: "one more failure could fail its index of the Job, whose backoffLimitPerIndex is 1"},
 		"failures of the index are unknown": {job: with(jobOf(0), perIndex), stays: "could fail its index"},
-		"another controller":                {job: with(jobOf(9), func(j *batchv1.Job) { j.Spec.ManagedBy = new("kueue.x-k8s.io/multikueue") }), stays: "its Job is managed by kueue.x-k8s.io/multikueue"},
-		"the Job is gone":                   {job: with(jobOf(9), func(j *batchv1.Job) { j.Name = "s" }), stays: "its Job does not exist"},
-		"another Job of the name":           {job: with(jobOf(9), func(j *batchv1.Job) { j.UID = "s" }), stays: "its Job does not exist"},
+		"another controller":                {job: with(jobOf(9), func(j *batchv1.Job) { j.Spec.ManagedBy = new("kueue.x-k8s.io/multikueue") }), stays: "its Job is managed by kueue.x-k8s.io/multikueue, which may count that as a failure: create the Job again", inVain: true},
+		"the Job is gone":                   {job: with(jobOf(9), func(j *batchv1.Job) { j.Name = "s" }), stays: "its Job does not exist, so nothing would make it anew: delete it", inVain: true},
+		"another Job of the name":           {job: with(jobOf(9), func(j *batchv1.Job) { j.UID = "s" }), stays: "its Job does not exist, so nothing would make it anew: delete it", inVain: true},
+		"the Job may not be read":           {job: jobOf(9), unread: true, stays: "its Job may count that as a failure, and the controller may not read it", inVain: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -244,13 +249,22 @@ func TestPodsOfJobs(t *testing.T) {
 					objects = append(objects, o)
 				}
 				w := start(t, objects...)
+				if c.unread {
+					w.api.PrependReactor("get", "jobs", func(k8stesting.Action) (bool, runtime.Object, error) {
+						return true, nil, apierrors.NewForbidden(batchv1.Resource("jobs"), "r", errors.New("by a test"))
+					})
+				}
 				if c.stays == "" {
 					w.after(patience+every, "p after 2m0s")
 					return
 				}
 				w.after(time.Hour)
-				if got := w.events(); len(got) != 1 || !strings.Contains(got[0], "it is not evicted, since ") || !strings.Contains(got[0], c.stays) {
-					t.Errorf("said %q, want %q once", got, c.stays)
+				got := w.events()
+				if len(got) != 1 || !strings.Contains(got[0], "it is not evicted, since ") || !strings.Contains(got[0], c.stays) {
+					t.Fatalf("said %q, want %q once", got, c.stays)
+				}
+				if strings.Contains(got[0], "with a podFailurePolicy") == c.inVain {
+					t.Errorf("said %q; that a podFailurePolicy would not help is %t", got, c.inVain)
 				}
 			})
 		})

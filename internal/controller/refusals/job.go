@@ -19,12 +19,15 @@ import (
 	"github.com/tandem-gpu/tandem/internal/cluster/kube"
 )
 
+// policyHelps says what helps where failures of a Job are counted by Kubernetes.
+const policyHelps = ": create the Job again; with a podFailurePolicy whose first rule ignores DisruptionTarget its pods would be evicted"
+
 // usualBackoffLimit is that of a Job that says none.
 const usualBackoffLimit = 6
 
 // job is what one pass knows of a Job.
 type job struct {
-	// stays says why no pod of the Job is evicted, "" where some may be.
+	// stays says why no pod of the Job is evicted, and what helps, "" where some may be.
 	stays string
 	// ignores says that evictions do not count as failures.
 	ignores bool
@@ -59,19 +62,18 @@ func (c *Controller) keeps(ctx context.Context, known jobs, p *v1.Pod, by *metav
 
 // keeps says why the eviction of a pod could fail the Job, "" where it cannot.
 func (j *job) keeps(p *v1.Pod) string {
-	const help = ": create the Job again; with a podFailurePolicy whose first rule ignores DisruptionTarget its pods would be evicted"
 	switch {
 	case j.stays != "":
-		return j.stays + help
+		return j.stays
 	case j.ignores:
 		return ""
 	case j.room <= 0:
-		return fmt.Sprintf("one more failure could fail its Job, whose backoffLimit is %d%s", j.limit, help)
+		return fmt.Sprintf("one more failure could fail its Job, whose backoffLimit is %d%s", j.limit, policyHelps)
 	}
 	if j.perIndex != nil {
 		failures, err := strconv.Atoi(p.Annotations[batchv1.JobIndexFailureCountAnnotation])
 		if err != nil || failures >= int(*j.perIndex) {
-			return fmt.Sprintf("one more failure could fail its index of the Job, whose backoffLimitPerIndex is %d%s", *j.perIndex, help)
+			return fmt.Sprintf("one more failure could fail its index of the Job, whose backoffLimitPerIndex is %d%s", *j.perIndex, policyHelps)
 		}
 	}
 	return ""
@@ -86,15 +88,15 @@ func (c *Controller) readJob(ctx context.Context, namespace string, by *metav1.O
 	object, err := c.options.Kube.BatchV1().Jobs(namespace).Get(ctx, by.Name, metav1.GetOptions{})
 	switch {
 	case apierrors.IsNotFound(err), err == nil && object.UID != by.UID:
-		return &job{stays: "its Job does not exist"}, nil
+		return &job{stays: "its Job does not exist, so nothing would make it anew: delete it"}, nil
 	case apierrors.IsForbidden(err):
-		return &job{stays: fmt.Sprintf("its Job may count that as a failure, and the controller may not read it (%v)", err)}, nil
+		return &job{stays: fmt.Sprintf("its Job may count that as a failure, and the controller may not read it (%v): let the controller get Jobs, or create the Job again", err)}, nil
 	case err != nil:
 		return nil, fmt.Errorf("read Job %s/%s: %w", namespace, by.Name, err)
 	}
 	s := &object.Spec
 	if m := ptr.Deref(s.ManagedBy, batchv1.JobControllerName); m != batchv1.JobControllerName {
-		return &job{stays: fmt.Sprintf("its Job is managed by %s, which may count that as a failure", m)}, nil
+		return &job{stays: fmt.Sprintf("its Job is managed by %s, which may count that as a failure: create the Job again", m)}, nil
 	}
 	j := &job{ignores: kube.IgnoresDisruption(object), limit: usualBackoffLimit, perIndex: s.BackoffLimitPerIndex}
 	if s.BackoffLimitPerIndex != nil {
@@ -104,7 +106,7 @@ func (c *Controller) readJob(ctx context.Context, namespace string, by *metav1.O
 		j.limit = int(*s.BackoffLimit)
 	}
 	if f := s.PodFailurePolicy; f != nil && !j.ignores && slices.ContainsFunc(f.Rules, fails) {
-		j.stays = "a rule of the podFailurePolicy of its Job may fail the Job or an index for that"
+		j.stays = "a rule of the podFailurePolicy of its Job may fail the Job or an index for that" + policyHelps
 	}
 	j.room = j.limit - int(object.Status.Failed)
 	if u := object.Status.UncountedTerminatedPods; u != nil {
