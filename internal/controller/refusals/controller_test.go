@@ -141,6 +141,9 @@ func TestPodsThatStay(t *testing.T) {
 		"of a PyTorchJob": {func(p *v1.Pod) {
 			p.OwnerReferences[0].APIVersion, p.OwnerReferences[0].Kind = "kubeflow.org/v1", "PyTorchJob"
 		}, "it is not evicted, since its PyTorchJob may count that as a failure"},
+		"of a RayCluster, restarts never": {func(p *v1.Pod) {
+			p.OwnerReferences[0].APIVersion, p.OwnerReferences[0].Kind, p.Spec.RestartPolicy = "ray.io/v1", "RayCluster", v1.RestartPolicyNever
+		}, "it is not evicted, since the pods of its RayCluster do not always restart: delete the pod, and KubeRay makes another one"},
 		"bare":             {func(p *v1.Pod) { p.OwnerReferences = nil }, "it is not evicted, since nothing would make it anew"},
 		"MPS is not ready": {func(p *v1.Pod) { p.Status.ContainerStatuses[0].State.Waiting.Message += " soon" }, ""},
 		"bound by another": {func(p *v1.Pod) { p.Annotations = nil }, ""},

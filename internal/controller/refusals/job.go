@@ -49,6 +49,9 @@ func (c *Controller) keeps(ctx context.Context, known jobs, p *v1.Pod, by *metav
 		if p.Spec.RestartPolicy == v1.RestartPolicyAlways && of.Group != "kubeflow.org" && of.Group != "batch.volcano.sh" {
 			return "", nil
 		}
+		if of.Group == "ray.io" { // making the cluster again would end what runs in it
+			return fmt.Sprintf("the pods of its %s do not always restart: delete the pod, and KubeRay makes another one", by.Kind), nil
+		}
 		return fmt.Sprintf("its %s may count that as a failure: create that again", by.Kind), nil
 	case known[by.UID] == nil:
 		j, err := c.readJob(ctx, p.Namespace, by)
