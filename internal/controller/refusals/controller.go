@@ -205,7 +205,8 @@ func (c *Controller) evict(ctx context.Context, known jobs, p *v1.Pod, since tim
 	if apierrors.IsNotFound(err) || apierrors.IsConflict(err) {
 		return false, "", nil
 	}
-	if apierrors.IsForbidden(err) { // in the namespaces of Kubernetes and of Tandem
+	if apierrors.IsForbidden(err) { // in the namespaces of Kubernetes and of Tandem, or without the right to evict
+		c.evictions.WithLabelValues(resultFailed).Inc()
 		return false, fmt.Sprintf("the API server refuses that (%v): delete it, and create it again where nothing else does", err), nil
 	}
 	if err != nil {

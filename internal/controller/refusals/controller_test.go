@@ -305,7 +305,8 @@ func TestEvictionsEndWithTheBackoffLimit(t *testing.T) {
 	})
 }
 
-// A policy keeps the controller's account from evicting in some namespaces: an event says so, once.
+// A policy keeps the controller's account from evicting in some namespaces, or the account lacks the right: an event says so, once, and each attempt
+// counts as failed.
 func TestEvictionIsForbidden(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := start(t, refused(t, "p"))
@@ -315,6 +316,9 @@ func TestEvictionIsForbidden(t *testing.T) {
 		w.after(time.Hour)
 		if got := w.events(); len(got) != 1 || !strings.Contains(got[0], "it is not evicted, since the API server refuses that") || !strings.Contains(got[0], "tandem-account-evictions") {
 			t.Errorf("said %q", got)
+		}
+		if n := testutil.ToFloat64(w.evictions.WithLabelValues(resultFailed)); n < 2 {
+			t.Errorf("%v evictions have failed", n)
 		}
 	})
 }

@@ -20,5 +20,5 @@ func Families() []tandem.Family { return slices.Clone(families) }
 
 var families = []tandem.Family{
 	{Name: prefix + "evictions_total", Type: tandem.Counter, Labels: []string{"result"}, Unit: "evictions", Range: "0 or more",
-		Help: "Evictions of pods that the agent of their node refused to start for good: evicted, or failed, where the next pass tries again."},
+		Help: "Evictions of pods that the agent of their node refused to start for good: evicted, or failed, where a later pass tries again."},
 }
