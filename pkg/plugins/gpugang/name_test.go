@@ -27,13 +27,16 @@ func madeBy(kind, name string, pods ...*v1.Pod) []*v1.Pod {
 }
 
 // warned returns the events about the names of gangs, by pod and with their number.
-func (c *cluster) warned() (all []string) {
+func (c *cluster) warned() []string { return c.eventsOf("GangNameTaken") }
+
+// eventsOf returns the events of a reason, by pod.
+func (c *cluster) eventsOf(reason string) (all []string) {
 	c.T.Helper()
 	bubble.Rest()
 	events, err := c.Client.EventsV1().Events(metav1.NamespaceAll).List(c.T.Context(), metav1.ListOptions{})
 	must.OK(c.T, err)
 	for _, e := range events.Items {
-		if e.Reason == "GangNameTaken" {
+		if e.Reason == reason {
 			all = append(all, e.Regarding.Name+": "+e.Note)
 		}
 	}

@@ -2,6 +2,7 @@ package gpugang
 
 import (
 	"errors"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -13,7 +14,7 @@ import (
 )
 
 // A half-bound member that the API server can mark no more is deleted, which it says once the budgets agreed. One that a budget
-// keeps, or a policy, stays.
+// keeps, or a policy, stays, and an event says that it is evicted only once it is.
 func TestReleaseOfWhatCannotBeMarked(t *testing.T) {
 	kind := schema.GroupKind{Kind: "Pod"}
 	for name, test := range map[string]struct {
@@ -39,13 +40,21 @@ func TestReleaseOfWhatCannotBeMarked(t *testing.T) {
 				c.refuseEviction = test.refusal
 				c.mu.Unlock()
 				c.Clock.Pass(6 * time.Minute)
-				if test.left == 0 {
-					c.AwaitBound("train", 0)
-					return
+				if test.left > 0 {
+					c.Await("the member is asked to go", func() bool { return c.evictions.Load() > 1 })
+					if got := len(c.Bound("train")); got != test.left {
+						t.Errorf("%d members are bound, want %d", got, test.left)
+					}
+					if got := c.eventsOf("GangReleased"); len(got) > 0 {
+						t.Errorf("said %q of a member that stays", got)
+					}
+					c.mu.Lock()
+					c.refuseEviction = nil
+					c.mu.Unlock()
 				}
-				c.Await("the member is asked to go", func() bool { return c.evictions.Load() > 1 })
-				if got := len(c.Bound("train")); got != test.left {
-					t.Errorf("%d members are bound, want %d", got, test.left)
+				c.AwaitBound("train", 0)
+				if got := c.eventsOf("GangReleased"); len(got) != 1 || !strings.HasPrefix(got[0], "train-0: gang default/train had fewer than 2 of its members bound") {
+					t.Errorf("said %q", got)
 				}
 			})
 		})

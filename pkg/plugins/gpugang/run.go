@@ -109,9 +109,11 @@ func (p *Plugin) release(ctx context.Context, e *reservation.Evict) {
 		if m.DeletionTimestamp != nil {
 			continue
 		}
-		p.event(m, v1.EventTypeWarning, "GangReleased", fmt.Sprintf(
-			"gang %s had fewer than %d of its members bound after %v: its bound members are evicted", e.Ref, pg.MinCount, p.args.PlacementDeadline.Duration))
-		if err := p.evict(ctx, m); err != nil && !apierrors.IsNotFound(err) {
+		switch err := p.evict(ctx, m); {
+		case err == nil:
+			p.event(m, v1.EventTypeWarning, "GangReleased", fmt.Sprintf(
+				"gang %s had fewer than %d of its members bound after %v: its bound members are evicted", e.Ref, pg.MinCount, p.args.PlacementDeadline.Duration))
+		case !apierrors.IsNotFound(err):
 			klog.FromContext(ctx).Error(err, "Evicting a member of a half-bound gang failed", "pod", klog.KObj(m), "gang", e.Ref.String())
 			failed++
 		}
