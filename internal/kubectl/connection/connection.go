@@ -86,6 +86,8 @@ func Snapshot(ctx context.Context, config *rest.Config, o Options, step Step) ([
 			"use a kubeconfig or a --token of the other user")
 	}
 	o.Patience = cmp.Or(o.Patience, config.Timeout) // --request-timeout
+	config = rest.CopyConfig(config)
+	config.Timeout = 0 // its clock would run while a plugin asks for credentials, and names nobody
 	if o.Address != "" {
 		step("asking the scheduler at " + o.Address)
 		return ask(ctx, config, o, o.Address)

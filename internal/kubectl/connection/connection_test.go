@@ -75,6 +75,10 @@ func TestAnswers(t *testing.T) {
 	}
 }
 
+type roundTripper func(*http.Request) (*http.Response, error)
+
+func (r roundTripper) RoundTrip(request *http.Request) (*http.Response, error) { return r(request) }
+
 // A program that does not answer is named after a while, whether it takes the connection or answers no question.
 func TestSilence(t *testing.T) {
 	over := make(chan struct{})
@@ -84,7 +88,18 @@ func TestSilence(t *testing.T) {
 	if _, err := ask(t, &rest.Config{}, o); err == nil || !strings.Contains(err.Error(), "the scheduler has not answered within 1ms; ") {
 		t.Errorf("a silent scheduler: %v", err)
 	}
-	o.Address = ""
+	// The timeout of the kubeconfig's requests counts, and not before a plugin has the credentials.
+	o.Patience = 0
+	slow := &rest.Config{Timeout: time.Millisecond, WrapTransport: func(next http.RoundTripper) http.RoundTripper {
+		return roundTripper(func(r *http.Request) (*http.Response, error) {
+			time.Sleep(10 * time.Millisecond) // the user types a password
+			return next.RoundTrip(r)
+		})
+	}}
+	if _, err := ask(t, slow, o); err == nil || !strings.Contains(err.Error(), "the scheduler has not answered within 1ms; ") {
+		t.Errorf("a silent scheduler, and a plugin for credentials: %v", err)
+	}
+	o.Address, o.Patience = "", time.Millisecond
 	const said = "find the scheduler: the API server, asked for the scheduler's pods and lease, has not answered within 1ms"
 	api := &rest.Config{Host: silent.URL, TLSClientConfig: rest.TLSClientConfig{Insecure: true}}
 	if _, err := ask(t, api, o); err == nil || !strings.Contains(err.Error(), said) {
