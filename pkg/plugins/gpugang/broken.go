@@ -70,7 +70,7 @@ func (p *Plugin) wentInVain(ref podgroup.Ref) {
 // triesItself notes that the scheduler tries a gang itself, since something may have changed.
 func (p *Plugin) triesItself(ref podgroup.Ref) {
 	if at := p.inVain[ref]; at != nil {
-		at.skipped, at.left = at.skipped/2, 0
+		*at = patience{skipped: at.skipped / 2, passed: at.passed / 2}
 	}
 }
 
@@ -107,7 +107,7 @@ func (p *Plugin) broken(before podgroup.Ref) (refs []podgroup.Ref) {
 // "" for none. Gangs of a lower priority have their own turn, and so have those that the scheduler's queue knows.
 func (p *Plugin) planBroken(ctx context.Context, pod *v1.Pod, nodes []fwk.NodeInfo, own podgroup.Ref) (placed string) {
 	planned, refs := 0, p.broken(own)
-	p.hope(ctx, refs, nodes)
+	p.hope(ctx, nodes)
 	for _, ref := range refs {
 		member := p.nextOf(ref)
 		if member == nil || p.gangs.Queues(ref.Source) || member.Spec.SchedulerName != pod.Spec.SchedulerName || priorityOf(member) < priorityOf(pod) {
@@ -121,6 +121,7 @@ func (p *Plugin) planBroken(ctx context.Context, pod *v1.Pod, nodes []fwk.NodeIn
 		}
 		if p.planFor(ctx, ref, member, nodes) {
 			placed = ref.String()
+			delete(p.inVain, ref)
 		} else {
 			p.wentInVain(ref)
 		}
@@ -129,13 +130,20 @@ func (p *Plugin) planBroken(ctx context.Context, pod *v1.Pod, nodes []fwk.NodeIn
 }
 
 // hope has gangs planned at the next placement that may go behind theirs, if a node with more free slots than at the last placement takes a
-// member: this placement may be one before which they do not go.
-func (p *Plugin) hope(ctx context.Context, refs []podgroup.Ref, nodes []fwk.NodeInfo) {
+// member: this placement may be one before which they do not go. It looks at the first gangs alone that are passed over, as many as may go first.
+func (p *Plugin) hope(ctx context.Context, nodes []fwk.NodeInfo) {
 	more := p.moreFree(nodes)
-	for _, ref := range refs {
+	if len(more) == 0 {
+		return
+	}
+	looked := 0
+	for _, ref := range p.broken(podgroup.Ref{}) {
 		at := p.inVain[ref]
-		if len(more) == 0 || at == nil || at.left == 0 {
+		if at == nil || at.left == 0 {
 			continue
+		}
+		if looked++; looked > mostBroken {
+			break
 		}
 		if member := p.nextOf(ref); member == nil || !p.takenBy(ctx, member, more) {
 			continue
@@ -148,19 +156,15 @@ func (p *Plugin) hope(ctx context.Context, refs []podgroup.Ref, nodes []fwk.Node
 	}
 }
 
-// moreFree returns the nodes that have more free slots than at the last placement beside a gang that lacks members.
+// moreFree returns the nodes that have more free slots than at the last placement beside a gang that lacks members. A node that was gone
+// then had none.
 func (p *Plugin) moreFree(nodes []fwk.NodeInfo) (more []fwk.NodeInfo) {
-	first := p.freeSlots == nil
-	if first || len(p.freeSlots) > 2*len(nodes) {
-		p.freeSlots = make(map[string]int64, len(nodes))
-	}
+	before := p.freeSlots
+	p.freeSlots = make(map[string]int64, len(nodes))
 	for _, n := range nodes {
-		free := n.GetAllocatable().GetScalarResources()[v1alpha1.ResourceVGPU] - n.GetRequested().GetScalarResources()[v1alpha1.ResourceVGPU]
-		if name := n.Node().Name; free != p.freeSlots[name] {
-			if free > p.freeSlots[name] && !first {
-				more = append(more, n)
-			}
-			p.freeSlots[name] = free
+		free, name := n.GetAllocatable().GetScalarResources()[v1alpha1.ResourceVGPU]-n.GetRequested().GetScalarResources()[v1alpha1.ResourceVGPU], n.Node().Name
+		if p.freeSlots[name] = free; before != nil && free > before[name] {
+			more = append(more, n)
 		}
 	}
 	return more
