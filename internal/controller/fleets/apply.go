@@ -60,7 +60,7 @@ func (v *visit) resize(ctx context.Context, o *outcome, due func(i int) bool) er
 		}
 		t.replicas, o.resized = to, true
 		v.memory.written(v.fleet.Variants[i].Name).Wrote(before, to, v.now)
-		v.options.Recorder.Eventf(v.reference(), nil, v1.EventTypeNormal, string(v.plan.Reason), resizing(v.fleet.Variants[i].Name, before, to), "%s", v.changed(i, before, to))
+		v.options.Recorder.Eventf(v.reference(), nil, v1.EventTypeNormal, string(v.reasonFor(i, before, to)), resizing(v.fleet.Variants[i].Name, before, to), "%s", v.changed(i, before, to))
 	}
 	return errors.Join(errs...)
 }
@@ -144,30 +144,31 @@ func (v *visit) mayLeave(i int, o *outcome) bool {
 	return leaves
 }
 
-// keepMargin is the part of the requests beside those that come for which a variant keeps replicas that the plan does not have. With a
-// smaller one replicas leave and come back as the demand varies.
-const keepMargin = 0.2
-
-// keepServing has the variants serve what the weights of another writer give them: the plan is for other weights. No variant gets more
-// replicas than it may have.
+// keepServing has the variants serve what the weights of another writer give them: the plan is for other weights. They grow for the demand of
+// now, and keep what the highest one within the patience took. No variant gets more replicas than it may have.
 //
-// Example: a variant gets half of 22 requests a second, and a replica serves 5.15. It needs 3 replicas, however few the plan has, and of
-// more it keeps 3 too: 1.2 · 11/5.15 = 2.6.
+// Example: a variant gets half of 22 requests a second, and a replica serves 5.15. It needs 3 replicas, however few the plan has.
 func (v *visit) keepServing() {
+	highest := v.plan.Demand
+	for _, d := range v.memory.decided.Demands {
+		highest = max(highest, d.Rate)
+	}
+	v.heldUp = make([]bool, len(v.plan.Variants))
 	for i := range v.plan.Variants {
 		p, of, needs, keeps := &v.plan.Variants[i], &v.fleet.Variants[i], 0, 0
 		for k := range v.parts {
 			switch {
 			case v.parts[k][i] == 0 || v.allLeave(k):
 			case p.Capacity > 0:
-				served := of.Part * v.plan.Demand / p.Capacity
-				needs = max(1, int(math.Ceil(min(served, float64(of.Most)))))
-				keeps = max(1, int(math.Ceil(min((1+keepMargin)*served, float64(of.Wanted)))))
+				needs = max(1, int(math.Ceil(min(of.Part*v.plan.Demand/p.Capacity, float64(of.Most)))))
+				keeps = max(1, int(math.Ceil(min(of.Part*highest/p.Capacity, float64(of.Wanted)))))
 			default: // nobody knows how many serve them
 				keeps = of.Wanted
 			}
 		}
-		p.Replicas = max(p.Replicas, min(max(needs, keeps), of.Most))
+		if n := min(max(needs, keeps), of.Most); n > p.Replicas {
+			p.Replicas, v.heldUp[i] = n, true
+		}
 	}
 }
 

@@ -182,6 +182,18 @@ func TestShrinksBesideAnotherWriter(t *testing.T) {
 	if n := w.replicas["bert-t4"]; n < 6 || n > 9 || w.condition(v1alpha1.ConditionRouted) != "False AnotherWriter" {
 		t.Errorf("with half of 60 requests a second t4 has %d replicas, want 6 to 9; %s", n, w.condition(v1alpha1.ConditionRouted))
 	}
+	last, changes := w.replicas["bert-t4"], 0
+	for i := range 2 * 240 { // two hours in which the load swings within the patience: it does not follow
+		w.arrive([]string{"60", "45"}[i/8%2])
+		w.settle(15 * time.Second)
+		w.setWeights(500, 500)
+		if n := w.replicas["bert-t4"]; n != last {
+			last, changes = n, changes+1
+		}
+	}
+	if changes > 2 {
+		t.Errorf("t4 changed its size %d times", changes)
+	}
 	w.change(func(s *v1alpha1.InferenceFleetSpec) { s.Variants[1].MaxReplicas = 4 }) // and not beyond what it may have
 	hours(500, 500)
 	if n := w.replicas["bert-t4"]; n != 4 {
@@ -194,8 +206,8 @@ func TestShrinksBesideAnotherWriter(t *testing.T) {
 	}
 	w.arrive("200")
 	hours(0, 1)
-	if got := w.condition(v1alpha1.ConditionRouted); got != "False AnotherWriter" || w.replicas["bert-a100"]*45+w.replicas["bert-t4"]*5 < 200 {
-		t.Errorf("for 200 requests a second there are %v; %s", w.replicas, got)
+	if w.replicas["bert-a100"]*45 < 200 {
+		t.Errorf("for 200 requests a second there are %v", w.replicas)
 	}
 }
 

@@ -44,7 +44,9 @@ type visit struct {
 	routeRefused *refusal
 	// weightsRefused says that somebody else writes the weights of the route, nil where nobody does.
 	weightsRefused *refusal
-	measured       measurement
+	// heldUp says which variants have their size by those weights, nil without another writer.
+	heldUp   []bool
+	measured measurement
 	// endpoints are the ready ones that are pods, by the name in memory.readySince.
 	endpoints map[string]placed
 	plan      *traffic.Plan

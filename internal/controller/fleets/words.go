@@ -17,8 +17,26 @@ func (v *visit) changed(i, from, to int) string {
 	if to < from {
 		verb = "shrinks"
 	}
-	return fmt.Sprintf("%s %s from %d to %d replicas: %s", verb, v.fleet.Variants[i].Name, from, to, v.because())
+	why := v.because()
+	if v.isHeldUp(i) {
+		why = fmt.Sprintf("another writer's weights give it %.0f %% of %s requests a second", 100*v.fleet.Variants[i].Part, short(v.plan.Demand))
+	}
+	return fmt.Sprintf("%s %s from %d to %d replicas: %s", verb, v.fleet.Variants[i].Name, from, to, why)
 }
+
+// reasonFor is the reason of the event about a change of a variant.
+func (v *visit) reasonFor(i, from, to int) traffic.Reason {
+	switch {
+	case v.isHeldUp(i) && to > from:
+		return traffic.Grows
+	case v.isHeldUp(i):
+		return traffic.Shrinks
+	}
+	return v.plan.Reason
+}
+
+// isHeldUp reports whether a variant has its size by the weights of another writer, and not by the plan.
+func (v *visit) isHeldUp(i int) bool { return v.heldUp != nil && v.heldUp[i] }
 
 // because says why a fleet gets its sizes, as the second half of a sentence.
 func (v *visit) because() string {
