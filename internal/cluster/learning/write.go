@@ -111,6 +111,8 @@ func (l *Learner) write(ctx context.Context) bool {
 	case w == nil:
 	case err == nil:
 		w.written, w.wrote, w.unsaid = t.briefs, true, false
+	case !w.queued && !w.refused && w.unsaid && !l.isNews(w):
+		l.changed(w)
 	case !w.queued && !w.refused:
 		w.queued = true
 		l.queue = append(l.queue, t.number)
