@@ -266,7 +266,7 @@ func TestPodsOfJobs(t *testing.T) {
 				if len(got) != 1 || !strings.Contains(got[0], "it is not evicted, since ") || !strings.Contains(got[0], c.stays) {
 					t.Fatalf("said %q, want %q once", got, c.stays)
 				}
-				if strings.Contains(got[0], "with a podFailurePolicy") == c.inVain {
+				if strings.Contains(got[0], "a podFailurePolicy whose") == c.inVain {
 					t.Errorf("said %q; that a podFailurePolicy would not help is %t", got, c.inVain)
 				}
 			})

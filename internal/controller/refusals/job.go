@@ -20,7 +20,7 @@ import (
 )
 
 // policyHelps says what helps where failures of a Job are counted by Kubernetes.
-const policyHelps = ": create the Job again; with a podFailurePolicy whose first rule ignores DisruptionTarget its pods would be evicted"
+const policyHelps = ": create the Job again; with restartPolicy Never and a podFailurePolicy whose first rule ignores DisruptionTarget its pods would be evicted"
 
 // usualBackoffLimit is that of a Job that says none.
 const usualBackoffLimit = 6
