@@ -60,7 +60,8 @@ func (v *visit) resize(ctx context.Context, o *outcome, due func(i int) bool) er
 		}
 		t.replicas, o.resized = to, true
 		v.memory.written(v.fleet.Variants[i].Name).Wrote(before, to, v.now)
-		v.options.Recorder.Eventf(v.reference(), nil, v1.EventTypeNormal, string(v.reasonFor(i, before, to)), resizing(v.fleet.Variants[i].Name, before, to), "%s", v.changed(i, before, to))
+		reason := string(v.reasonFor(i, before, to))
+		v.options.Recorder.Eventf(v.reference(), nil, v1.EventTypeNormal, reason, resizing(v.fleet.Variants[i].Name, before, to), "%s", v.changed(i, before, to))
 	}
 	return errors.Join(errs...)
 }
