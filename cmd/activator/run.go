@@ -21,8 +21,8 @@ import (
 )
 
 const (
-	// headersWithin bounds the time in which a client sends the headers of a request, and mostHeaders their bytes. It bounds the body too where nobody
-	// reads it; the activator gives that of a request for a notebook more time.
+	// headersWithin bounds the time in which a client sends the headers of a request, and mostHeaders bounds their bytes. The same time bounds the
+	// body of a request that the activator refuses. The body of a request for a notebook may take longer.
 	headersWithin = 10 * time.Second
 	mostHeaders   = 1 << 16
 	// endWithin is how long requests may go on when the program ends. The kubelet waits 30 seconds.

@@ -92,7 +92,7 @@ func TestSilence(t *testing.T) {
 	o.Patience = 0
 	slow := &rest.Config{Timeout: time.Millisecond, WrapTransport: func(next http.RoundTripper) http.RoundTripper {
 		return roundTripper(func(r *http.Request) (*http.Response, error) {
-			time.Sleep(10 * time.Millisecond) // the user types a password
+			time.Sleep(10 * time.Millisecond) // longer than the timeout, on any machine: the user types a password
 			return next.RoundTrip(r)
 		})
 	}}

@@ -3,7 +3,7 @@ package decisions
 // Reason is one of the words by which a program says why it decided.
 type Reason struct {
 	Name string
-	// What is the decision or finding in a few words.
+	// The decision or finding, in a few words.
 	What string
 }
 

@@ -40,7 +40,7 @@ type Machine struct {
 
 // Figure is a measurement or an observation.
 type Figure struct {
-	// What names the figure.
+	// The name of the figure.
 	What string `json:"what"`
 	Unit string `json:"unit,omitempty"`
 	// Values of the repetitions, in their order.
