@@ -114,6 +114,7 @@ func (w *world) podChanged(pod *v1.Pod, what string) {
 		w.evicted(t, pod, what)
 	}
 	w.jobGoesOn(t, pod, what)
+	w.ownerGoesOn(t, pod, what)
 	if what == "bound" {
 		if tear := w.tearAt(t, time.Now()); tear != nil {
 			tear.before++

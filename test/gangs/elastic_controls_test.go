@@ -64,7 +64,7 @@ func (c *control) evict(name string) {
 // TestElasticChecksCanFail plays histories with controllers and a scheduler that do it wrong, and wants each claim to be found
 // broken.
 func TestElasticChecksCanFail(t *testing.T) {
-	ignorant := naiveKit(false)
+	ignorant := naiveKit("")
 	ignorant.elastic, ignorant.control = true, func(*world) error { return nil }
 	tests := []struct {
 		name, want string

@@ -102,9 +102,10 @@ func (e *ends) endsAt(now time.Time) int {
 // add takes in that a member ended now.
 func (e *ends) add(now time.Time) { e.at, e.count = now, e.endsAt(now)+1 }
 
-// tally counts evictions, and the preemptors that ran after them without anything coming between. In a history with a controller it
-// counts the changes of targets, the members that the controller evicted, and the deaths of controllers.
-type tally struct{ evictions, served, moves, left, deaths int }
+// tally counts evictions, and the preemptors that ran after them without anything coming between; the pods that drains evicted, and
+// the waits that ended in the busy world. In a history with a controller it counts the changes of targets, the members that the
+// controller evicted, and the deaths of controllers.
+type tally struct{ evictions, served, drained, waits, moves, left, deaths int }
 
 // tallies adds up the tallies of all histories.
 var tallies sharedTally
@@ -119,6 +120,8 @@ func (s *sharedTally) add(t *tally) {
 	defer s.mu.Unlock()
 	s.evictions += t.evictions
 	s.served += t.served
+	s.drained += t.drained
+	s.waits += t.waits
 	s.moves += t.moves
 	s.left += t.left
 	s.deaths += t.deaths
@@ -265,9 +268,13 @@ func (w *world) running(t *team, now time.Time) (running, unsure int) {
 
 // remake has a member made again that was preempted.
 func (w *world) remake(t *team, pod *v1.Pod) {
-	if !t.again && t.elastic == "" {
-		return
+	if t.again || t.elastic != "" {
+		w.makeAgain(t, pod)
 	}
+}
+
+// makeAgain makes a member again whose pod is gone, after a while.
+func (w *world) makeAgain(t *team, pod *v1.Pod) {
 	for i := range int(t.arrived.Load()) {
 		if t.member(i) == pod.Name {
 			time.AfterFunc(remade, func() {
@@ -335,7 +342,7 @@ func (w *world) intervene(s step) {
 // disturb excuses a preemptor that a step may keep from running.
 func (w *world) disturb(p *team, c *claim, s step) {
 	switch s.verb {
-	case "restart", "lose", "sick", "unready", "fault":
+	case "restart", "lose", "sick", "unready", "drain", "fault":
 		c.excuse(s.String())
 	case "ungroup", "regroup", "arrive", "recreate", "deletegang", "delete":
 		if s.name == p.name || w.teamOf(s.name) == p {
@@ -457,20 +464,20 @@ func endsSoon(pod *v1.Pod) bool {
 
 // String says what was counted.
 func (t *tally) String() string {
-	return fmt.Sprintf("%d pods were preempted, %d preemptors ran with nothing coming between; %d changes of targets, %d members left, %d controllers died",
-		t.evictions, t.served, t.moves, t.left, t.deaths)
+	return fmt.Sprintf("%d pods were preempted, %d preemptors ran with nothing coming between; %d pods were drained; %d waits ended in the busy world; %d changes of targets, %d members left, %d controllers died",
+		t.evictions, t.served, t.drained, t.waits, t.moves, t.left, t.deaths)
 }
 
 // enough histories have evictions in them.
 const enough = 50
 
-// checkTallies fails where the histories had no evictions: the claims about them would say nothing.
+// checkTallies fails where the histories had no evictions, drains or waits: the claims about them would say nothing.
 func checkTallies(t *testing.T, k kit) {
 	t.Helper()
 	tallies.mu.Lock()
 	defer tallies.mu.Unlock()
 	t.Log(tallies.String())
-	if *histories >= enough && !t.Failed() && (tallies.evictions == 0 || tallies.served == 0) {
+	if *histories >= enough && !t.Failed() && (tallies.evictions == 0 || tallies.served == 0 || tallies.drained == 0 || tallies.waits == 0) {
 		t.Errorf("%d histories: %v", *histories, &tallies.tally)
 	}
 	if k.elastic && *histories >= enough && !t.Failed() && (tallies.moves == 0 || tallies.left == 0 || tallies.deaths == 0) {

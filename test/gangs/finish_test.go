@@ -88,86 +88,23 @@ func (w *world) must(err error) {
 	}
 }
 
-// stuck names the gangs that wait although they fit into the cluster by themselves, with as many members there as must run.
-//
-// Single pods are left out: where the scheduler's own preemption picks a victim that ends at that very moment, the preemptor
-// waits for a wake-up that has come and gone, until the queue's flush, which is off here.
+// stuck names the gangs and single pods that wait although they fit into the cluster by themselves, with as many members there as
+// must run.
 func (w *world) stuck() []string {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	var names []string
 	for _, t := range w.sorted() {
-		if t.source == "" {
-			continue
-		}
-		pending := 0
-		for i := range t.members {
-			if pod := w.api.pod(t.member(i)); pod != nil && pod.Spec.NodeName == "" {
-				pending++
-			}
-		}
-		c := w.count(t)
+		pending, c := w.pending(t), w.count(t)
 		if t.elastic != "" && c.bound-c.ending >= t.min {
 			continue // its target may hold the others back
 		}
-		needs := t.needs(c)
-		if len(t.done) > 0 { // as its Job says: the members that ended otherwise are still to come
-			needs = min(t.min, max(1, t.members-len(t.done)))
-		}
-		if pending > 0 && c.exists >= needs && !t.malformed() && w.fits(t, needs) {
+		needs := w.mustRun(t, &c)
+		if pending > 0 && c.exists >= needs && !t.malformed() && fits(t, needs, w.emptied()) {
 			names = append(names, fmt.Sprintf("%s (%d of %d pending, %d must run)", t.name, pending, c.exists, needs))
 		}
 	}
 	return names
-}
-
-// fits reports whether as many members of a gang as must run fit into one domain of its required levels, all else being gone.
-// It may miss a fit, of gangs with a launcher.
-func (w *world) fits(t *team, least int) bool {
-	room := map[string]int{}
-	for _, name := range slices.Sorted(maps.Keys(w.hosts)) {
-		h := w.hosts[name]
-		if !slices.Contains(t.required, "nvlink") {
-			room[h.domainFor(t.required)] += h.takes(t, h.gpus)
-		} else if h.island > 0 {
-			room[h.domainFor(t.required)] = max(room[h.domainFor(t.required)], h.takes(t, min(h.island, h.gpus)))
-		}
-	}
-	for _, n := range room {
-		if n >= least {
-			return true
-		}
-	}
-	return false
-}
-
-// domainFor names the domain of required levels that a host is in.
-func (h *host) domainFor(required []string) string {
-	name := ""
-	for _, level := range required {
-		switch level {
-		case rackLabel:
-			name += "/" + h.rack
-		default:
-			name += "/" + h.name
-		}
-	}
-	return name
-}
-
-// takes returns how many members a host takes with some of its GPUs.
-func (h *host) takes(t *team, gpus int) int {
-	n := t.members
-	switch {
-	case t.slots >= slotsPerGPU:
-		n = gpus / (t.slots / slotsPerGPU)
-	case t.slots > 0:
-		n = gpus * (slotsPerGPU / t.slots)
-	}
-	if t.cpus > 0 {
-		n = min(n, h.cpus/t.cpus)
-	}
-	return n
 }
 
 // clear removes all pods, and checks that nothing is kept for any.

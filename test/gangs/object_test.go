@@ -41,9 +41,11 @@ type host struct {
 	island int
 	// cpus that pods may ask for.
 	cpus int
-	// lost: the node is gone; unready: its agent does not answer; sick are its devices that are.
-	lost, unready bool
-	sick          map[int]bool
+	// lost: the node is gone; unready: its agent does not answer; cordoned: it takes no pods; sick are its devices that are.
+	lost, unready, cordoned bool
+	// cordons counts the changes of cordoned.
+	cordons int
+	sick    map[int]bool
 	// turned is when it came or went last.
 	turned time.Time
 }
@@ -55,6 +57,10 @@ func (h *host) node() *v1.Node {
 		v1alpha1.ResourceVGPU: resource.MustParse("1000"),
 	}
 	n.Status.Capacity = n.Status.Allocatable
+	if h.cordoned {
+		n.Spec.Unschedulable = true
+		n.Spec.Taints = []v1.Taint{{Key: v1.TaintNodeUnschedulable, Effect: v1.TaintEffectNoSchedule}}
+	}
 	n.Status.Conditions = []v1.NodeCondition{{Type: v1.NodeReady, Status: v1.ConditionTrue}}
 	return n
 }

@@ -29,11 +29,13 @@ var themes = [][]string{
 	{"clock", "clock", "delete", "recreate", "arrive"},
 	{"fault", "fault", "fault", "clock", "clock", "heal", "delete"},
 	{"restart", "fault", "clock", "clock"},
+	{"drain", "drain", "uncordon", "clock", "clock", "recreate", "delete"},
+	{"drain", "uncordon", "uncordon", "succeed", "lose", "node", "clock", "clock", "clock", "evictfault", "heal"},
 	{"lose", "node", "sick", "well", "clock", "unready", "ready", "recreate"},
 	{"delete", "delete", "recreate", "recreate", "deletegang", "clock", "arrive"},
 	{"ungroup", "regroup", "regroup", "clock", "delete"},
 	{"succeed", "succeed", "succeed", "clock", "clock", "delete", "recreate", "restart", "lose", "node"},
-	{"fault", "restart", "lose", "node", "delete", "recreate", "clock", "clock", "evictfault", "heal", "sick", "well"},
+	{"fault", "restart", "lose", "node", "delete", "recreate", "clock", "clock", "evictfault", "heal", "sick", "well", "drain", "uncordon"},
 	{"pod", "pod", "pod", "pod", "clock", "clock", "delete"},
 	{"gang", "gang", "pod", "clock", "clock", "clock", "evictfault", "restart", "delete"},
 }
@@ -44,6 +46,7 @@ var elasticThemes = [][]string{
 	{"crash", "crash", "clock", "clock", "clock", "pod"},
 	{"controlfault", "controlfault", "clock", "clock", "clock", "pod"},
 	{"edit", "edit", "clock", "clock"},
+	{"drain", "drain", "uncordon", "crash", "clock", "clock", "clock", "pod"},
 	{"crash", "controlfault", "evictfault", "edit", "restart", "fault", "lose", "node", "clock", "clock", "clock", "heal", "delete", "pod"},
 }
 
@@ -109,7 +112,9 @@ func (a *author) add(verb string) {
 		a.write("edit", a.someGang(), "workers="+a.one("0", "1", "2", "3", "4", "8"))
 	case "heal", "restart":
 		a.write(verb, "")
-	case "lose", "node", "unready", "ready":
+	case "drain":
+		a.write(verb, node, "every="+a.one("0", "1s", "1s", "4s", "12s"))
+	case "lose", "node", "unready", "ready", "uncordon":
 		a.write(verb, node)
 	case "sick", "well":
 		a.write(verb, node, device)
@@ -218,6 +223,9 @@ func (a *author) addPod() {
 	a.pods = append(a.pods, name)
 	options := []string{
 		"slots=" + a.one("0", "1", "3", "5", "5", "10", "10", "20"), "priority=" + a.one("0", "0", "0", "5", "10"), "cpus=" + a.one("0", "0", "2"),
+	}
+	if a.chance(30) {
+		options = append(options, "again=1")
 	}
 	a.write("pod", name, append(options, a.life()...)...)
 }

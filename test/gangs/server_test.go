@@ -273,6 +273,9 @@ func (a *api) evict(action clienttesting.Action) (bool, runtime.Object, error) {
 		a.changed(pod, "gone")
 		return true, nil, err
 	}
+	if pod.DeletionTimestamp == nil {
+		pod = disrupted(pod)
+	}
 	return true, nil, a.ending(pod)
 }
 

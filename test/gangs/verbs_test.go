@@ -26,10 +26,13 @@ func init() { //nolint:gochecknoinits // parse reads the table, and the table's 
 		// unready NODE, ready NODE: the agent on it.
 		"unready": func(w *world, s step) error { return w.attend(s, true) },
 		"ready":   func(w *world, s step) error { return w.attend(s, false) },
+		// drain NODE every=1s: it is cordoned, and its pods are evicted one by one, as kubectl drain does. uncordon NODE
+		"drain":    (*world).drain,
+		"uncordon": (*world).uncordon,
 		// gang NAME source=label members=4 min=3 slots=5 cpus=0 priority=0 required=rack preferred=hostname runs=30s ends=30s
 		// later=1 launcher=1 uneven=1 again=1 job=1 elastic=2-4 agile=1: all members but the later ones arrive.
 		"gang": (*world).gang,
-		// pod NAME slots=5 cpus=0 priority=0 runs=30s ends=30s
+		// pod NAME slots=5 cpus=0 priority=0 runs=30s ends=30s again=1
 		"pod": (*world).pod,
 		// arrive GANG count=1: members that were to come later.
 		"arrive": (*world).arrive,
@@ -71,8 +74,14 @@ func (w *world) node(s step) error {
 	if !known {
 		h.turned = time.Now()
 	}
-	h.lost, h.unready, h.sick = false, false, map[int]bool{}
+	cordoned := known && h.cordoned
+	h.lost, h.unready, h.cordoned, h.sick = false, false, false, map[int]bool{}
 	w.mu.Unlock()
+	if cordoned {
+		if err := w.cordon(h, false); err != nil {
+			return err
+		}
+	}
 	if known {
 		return w.tell(h)
 	}

@@ -89,7 +89,9 @@ func play(ctx context.Context, k kit, history []step) (violation string, log []s
 			return w.violation, w.api.log
 		}
 	}
+	w.busy()
 	w.converge()
+	w.busyAndWell()
 	if w.violation == "" {
 		w.finish()
 	}
