@@ -40,6 +40,17 @@ func Devices(g *v1alpha1.GPUNode) ([]vgpu.Device, error) {
 	return devices, nil
 }
 
+// OffersAll reports whether a kubelet that offers so many slots offers those of all devices that take new shares. One that offers fewer would
+// refuse pods, which fail for good.
+func OffersAll(offered int64, devices []vgpu.Device) bool {
+	for i := range devices {
+		if devices[i].Healthy {
+			offered -= int64(devices[i].Slots)
+		}
+	}
+	return offered >= 0
+}
+
 // Cordoned reports whether an administrator has cordoned a device of a node.
 func Cordoned(g *v1alpha1.GPUNode, id string) bool { return CordonOf(g, id) != nil }
 

@@ -270,14 +270,8 @@ func usable(n *v1.Node, g *v1alpha1.GPUNode, devices []vgpu.Device) bool {
 			ready = c.Status == v1.ConditionTrue
 		}
 	}
-	slots := int64(0)
-	for i := range devices {
-		if devices[i].Healthy {
-			slots += int64(devices[i].Slots)
-		}
-	}
 	offered := n.Status.Allocatable[v1alpha1.ResourceVGPU]
-	return ready && !n.Spec.Unschedulable && meta.IsStatusConditionTrue(g.Status.Conditions, v1alpha1.ConditionReady) && offered.Value() >= slots
+	return ready && !n.Spec.Unschedulable && meta.IsStatusConditionTrue(g.Status.Conditions, v1alpha1.ConditionReady) && kube.OffersAll(offered.Value(), devices)
 }
 
 // of reads a pod, or returns what it said before.

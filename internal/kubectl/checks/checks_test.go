@@ -223,6 +223,22 @@ func TestLegal(t *testing.T) {
 	}
 }
 
+// A kubelet offers enough where it offers the slots of all devices but the cordoned ones: the scheduler uses the node. One that offers more than the
+// healthy devices have is behind.
+func TestSlotsBesideACordonedDevice(t *testing.T) {
+	for offered, want := range map[string]bool{"9": true, "10": false, "20": false, "21": true} {
+		w := sound(t)
+		g := w.gpuNodes[0]
+		g.Spec.CordonedDevices = []v1alpha1.CordonedDevice{{ID: g.Status.Devices[0].ID}}
+		of[*v1.Node](w, "gpu-1").Status.Allocatable[v1alpha1.ResourceVGPU] = resource.MustParse(offered)
+		findings := checks.Find(w.facts(t)).Findings
+		got := slices.ContainsFunc(findings, func(x checks.Finding) bool { return x.Check == "SlotsDiffer" })
+		if got != want {
+			t.Errorf("a kubelet that offers %s of 20 slots beside a cordoned device of 10: %t in %+v", offered, got, findings)
+		}
+	}
+}
+
 // Each page exists, with its heading.
 func TestPages(t *testing.T) {
 	root := filepath.Join("..", "..", "..")

@@ -10,6 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/version"
 
+	"github.com/tandem-gpu/tandem/internal/cluster/kube"
 	"github.com/tandem-gpu/tandem/pkg/api/v1alpha1"
 )
 
@@ -243,7 +244,8 @@ func slotsDiffer(f *Facts) []hit {
 			continue
 		}
 		has := n.Status.Allocatable[v1alpha1.ResourceVGPU]
-		if has.Value() != int64(g.Status.SlotCount) {
+		devices, err := kube.Devices(g)
+		if err == nil && (!kube.OffersAll(has.Value(), devices) || has.Value() > int64(g.Status.SlotCount)) {
 			hits = append(hits, hit{
 				"Node/" + n.Name, fmt.Sprintf("the kubelet offers %d slots of %s, the healthy devices of the GPUNode have %d", has.Value(), v1alpha1.ResourceVGPU, g.Status.SlotCount),
 				fmt.Sprintf("where it stays so for a minute: kubectl -n %s delete pod -l %s=%s --field-selector spec.nodeName=%s", f.Namespace, nameLabel, agentName, n.Name),
