@@ -137,7 +137,7 @@ func Of(s *snapshot.Snapshot) (*Picture, error) {
 func nodeOf(n *snapshot.Node, ledger *vgpu.Node, owners map[string]int) Node {
 	out := Node{Name: n.Name, Problem: n.Problem, Devices: make([]Device, 0, len(n.Devices))}
 	if n.Problem == "" {
-		out.WholeGPUs = wholeGPUs(ledger)
+		out.WholeGPUs = wholeGPUs(ledger, n.StraySlots)
 	}
 	drawn := vgpu.MapOf([]*vgpu.Node{ledger}).Nodes[0]
 	islands := islandsOf(n)
@@ -259,8 +259,8 @@ func islandsOf(n *snapshot.Node) []int {
 	return islands
 }
 
-// wholeGPUs returns the largest number of whole devices that placement would give one pod on the node.
-func wholeGPUs(n *vgpu.Node) int {
+// wholeGPUs returns the largest number of whole devices that placement would give one pod on the node, beside stray slots.
+func wholeGPUs(n *vgpu.Node, stray vgpu.Slots) int {
 	most, tried := 0, map[vgpu.Slots]bool{}
 	for i := range n.Devices() {
 		slots := n.Devices()[i].Slots
@@ -270,7 +270,7 @@ func wholeGPUs(n *vgpu.Node) int {
 		tried[slots] = true
 		for k := len(n.Devices()); k > most; k-- {
 			r := &vgpu.Request{UID: "whole", Pod: "whole", Containers: []vgpu.ContainerRequest{{Name: "main", Slots: vgpu.Slots(k) * slots}}}
-			if placement.Fit(n, r) == nil {
+			if placement.Fit(n, r) == nil && n.RoomBeside(stray, r) {
 				most = k
 			}
 		}

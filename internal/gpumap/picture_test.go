@@ -56,6 +56,18 @@ func picture(t *testing.T, s *snapshot.Snapshot) *gpumap.Picture {
 	return p
 }
 
+// Slots of pods whose devices are unknown are not free for whole GPUs: of three GPUs with 2 stray slots, two are.
+func TestWholeGPUsBesideStraySlots(t *testing.T) {
+	for stray, want := range map[vgpu.Slots]int{0: 3, 2: 2, 10: 2, 11: 1, 30: 0} {
+		s := small()
+		s.Nodes[0].Pods, s.Nodes[0].Holds, s.Nodes[0].Devices[1].Healthy = []snapshot.Pod{}, []snapshot.Hold{}, true
+		s.Nodes[0].StraySlots = stray
+		if got := picture(t, s).Nodes[0].WholeGPUs; got != want {
+			t.Errorf("%d whole GPUs beside %d stray slots, want %d", got, stray, want)
+		}
+	}
+}
+
 func TestPicture(t *testing.T) {
 	p := picture(t, small())
 	if diff := cmp.Diff([]gpumap.Owner{{Namespace: "team-a", MilliGPU: 600}, {Namespace: "team-b", MilliGPU: 300}}, p.Owners); diff != "" {

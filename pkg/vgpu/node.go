@@ -126,6 +126,19 @@ func (n *Node) Used(i int) Use { return n.used[i] }
 // Taken returns the slots that assignments take, and the slots of all devices.
 func (n *Node) Taken() (taken, of Slots) { return n.taken, n.slots }
 
+// RoomBeside reports whether the slots that a pod may take suffice for it where pods hold stray ones: nobody knows on which devices, so the
+// kubelet has so many fewer to give on the node as a whole.
+func (n *Node) RoomBeside(stray Slots, r *Request) bool {
+	if stray == 0 {
+		return true
+	}
+	free := -stray
+	for i := range n.devices {
+		free += n.FreeFor(i, r).Slots
+	}
+	return free >= r.PeakSlots()
+}
+
 // FreeFor returns what a pod may take of device i: nothing of an unhealthy one. For a healthy one it is the capacity
 // less the assignments and less the holds that count for the pod. A hold counts for pods of the same or a lower
 // priority, and never for its own pod. Neither does it count for a pod that ends by the time until which others use the

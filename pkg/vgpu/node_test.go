@@ -131,6 +131,21 @@ func TestAddMalformed(t *testing.T) {
 	}
 }
 
+// TestRoomBeside: of two devices of 10 slots, one of which has 4 taken, 16 are free on the node, less those that are stray.
+func TestRoomBeside(t *testing.T) {
+	n := testkit.Node(t, "n1", testkit.A100, 2)
+	must.OK(t, n.Add(testkit.Assignment(t, n, 0, "ns/p", 4)))
+	for _, c := range []struct {
+		stray, wants vgpu.Slots
+		want         bool
+	}{{0, 20, true}, {2, 14, true}, {2, 15, false}, {16, 0, true}, {17, 0, false}} {
+		r := &vgpu.Request{Containers: []vgpu.ContainerRequest{{Name: "c", Slots: c.wants}}}
+		if got := n.RoomBeside(c.stray, r); got != c.want {
+			t.Errorf("%d slots beside %d stray ones: %t", c.wants, c.stray, got)
+		}
+	}
+}
+
 // TestClone: a clone and its origin do not see each other's changes.
 func TestClone(t *testing.T) {
 	n := testkit.Node(t, "n1", testkit.A100, 2)

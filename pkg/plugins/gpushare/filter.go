@@ -28,7 +28,7 @@ func (p *Plugin) Filter(_ context.Context, cs fwk.CycleState, pod *v1.Pod, node 
 	if refusal := p.state.ruling().Fit(o.ledger, r); refusal != nil && (refusal.Reason == vgpu.PromiseBroken || !keptFree(o.ledger, r.UID)) {
 		return verdict.New(codeOf(refusal), reasonOf(refusal))
 	}
-	if o.stray > 0 && o.freeSlots(r) < r.PeakSlots() {
+	if !o.ledger.RoomBeside(o.stray, r) {
 		return verdict.New(fwk.Unschedulable, "pods without an assignment hold the node's slots")
 	}
 	return nil

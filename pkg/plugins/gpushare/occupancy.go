@@ -133,21 +133,10 @@ func (n *node) problemWith(offered int64) string {
 	switch {
 	case n.problem != "":
 		return n.problem
-	case n.empty != nil && offered < n.healthySlots():
+	case n.empty != nil && !kube.OffersAll(offered, n.empty.Devices()):
 		return tooFewOffered
 	}
 	return n.pause.problem()
-}
-
-// healthySlots counts the slots of the node's healthy devices.
-func (n *node) healthySlots() int64 {
-	sum := int64(0)
-	for i := range n.empty.Devices() {
-		if d := &n.empty.Devices()[i]; d.Healthy {
-			sum += int64(d.Slots)
-		}
-	}
-	return sum
 }
 
 // ownedBy reports whether the pods with vGPUs are those of the occupancy.
@@ -317,14 +306,4 @@ func (b *builder) addNominated() {
 		}
 		b.out.stray += r.PeakSlots()
 	}
-}
-
-// freeSlots returns the slots that the kubelet can still give: those of healthy devices that no pod holds, less those of stray
-// pods.
-func (o *occupancy) freeSlots(r *vgpu.Request) vgpu.Slots {
-	free := -o.stray
-	for i := range o.ledger.Devices() {
-		free += o.ledger.FreeFor(i, r).Slots
-	}
-	return free
 }
