@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 
 	"github.com/tandem-gpu/tandem/internal/cluster/kube"
 	"github.com/tandem-gpu/tandem/pkg/api/v1alpha1"
@@ -35,6 +36,9 @@ func devicesOf(n *v1.Node, g *v1alpha1.GPUNode) (devices []vgpu.Device, why stri
 		devices, err := kube.Devices(g)
 		if err != nil {
 			return nil, "its GPUNode is broken: " + err.Error()
+		}
+		for i := range devices { // the scheduler places no pods where the agent is not ready
+			devices[i].Healthy = devices[i].Healthy && meta.IsStatusConditionTrue(g.Status.Conditions, v1alpha1.ConditionReady)
 		}
 		return devices, ""
 	}

@@ -2,6 +2,7 @@ package recorder
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -77,6 +78,28 @@ func TestDevices(t *testing.T) {
 		text := strings.Join(got, " ") + why
 		if why != "" && !strings.HasPrefix(text, c.want) || why == "" && text != c.want {
 			t.Errorf("%s: %q, want %q", name, text, c.want)
+		}
+	}
+}
+
+// A node whose agent is not ready takes no pods, as in the scheduler, and one with a cordoned device none there.
+func TestDevicesOfGPUNodes(t *testing.T) {
+	for ready, want := range map[metav1.ConditionStatus][]bool{metav1.ConditionTrue: {true, false}, metav1.ConditionFalse: {false, false}, metav1.ConditionUnknown: {false, false}} {
+		g := &v1alpha1.GPUNode{ObjectMeta: metav1.ObjectMeta{Name: "n"}}
+		for i := range 2 {
+			g.Status.Devices = append(g.Status.Devices, v1alpha1.GPUDevice{
+				ID: fmt.Sprint("d", i), Index: int32(i), Model: "A100", Slots: 10, Memory: resource.MustParse("40Gi"), Health: v1alpha1.Healthy,
+			})
+		}
+		g.Spec.CordonedDevices = []v1alpha1.CordonedDevice{{ID: "d1"}}
+		g.Status.Conditions = []metav1.Condition{{Type: v1alpha1.ConditionReady, Status: ready}}
+		devices, why := devicesOf(&v1.Node{ObjectMeta: g.ObjectMeta}, g)
+		var got []bool
+		for i := range devices {
+			got = append(got, devices[i].Healthy)
+		}
+		if why != "" || !slices.Equal(got, want) {
+			t.Errorf("Ready %s: %t, %q, want %t", ready, got, why, want)
 		}
 	}
 }
