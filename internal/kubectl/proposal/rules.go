@@ -1,7 +1,6 @@
 package proposal
 
 import (
-	"errors"
 	"fmt"
 	"reflect"
 	"slices"
@@ -9,126 +8,59 @@ import (
 	"time"
 
 	v1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/util/validation/field"
 	schedulerconfig "k8s.io/kubernetes/pkg/scheduler/apis/config"
-	inTree "k8s.io/kubernetes/pkg/scheduler/apis/config/scheme"
-	"sigs.k8s.io/yaml"
 
+	"github.com/tandem-gpu/tandem/internal/cluster/arguments"
 	"github.com/tandem-gpu/tandem/internal/cluster/victims"
 	"github.com/tandem-gpu/tandem/internal/cluster/workloads"
 	"github.com/tandem-gpu/tandem/pkg/api/config"
-	_ "github.com/tandem-gpu/tandem/pkg/api/config/scheme" // the decoder then knows the arguments
 	"github.com/tandem-gpu/tandem/pkg/gang"
 	"github.com/tandem-gpu/tandem/pkg/outlook"
 	"github.com/tandem-gpu/tandem/pkg/placement"
 	"github.com/tandem-gpu/tandem/pkg/sim"
 )
 
-// Names of the plugins in a configuration.
-const (
-	gpuShare   = "GPUShare"
-	gpuGang    = "GPUGang"
-	gpuPreempt = "GPUPreempt"
-)
-
 // replaced are the stock plugins in whose place Tandem's are, and GPUQueue, whose order a simulation has but for the seconds by
 // which it puts back pods of several containers.
 var replaced = []string{"DefaultPreemption", "GangScheduling", "TopologyPlacementGenerator", "PrioritySort", "GPUQueue"}
-
-// defaults is the configuration of which all arguments are the defaults.
-const defaults = `
-apiVersion: kubescheduler.config.k8s.io/v1
-kind: KubeSchedulerConfiguration
-profiles:
-- plugins: {multiPoint: {enabled: [{name: GPUShare}, {name: GPUGang}, {name: GPUPreempt}], disabled: [{name: DefaultPreemption}]}}
-`
 
 // grace is how long a victim stays that does not say it: the default of Kubernetes.
 const grace = 30 * time.Second
 
 // Defaults returns the rules of a scheduler whose arguments are the defaults.
 func Defaults() (*outlook.Rules, error) {
-	r, _, err := Rules([]byte(defaults))
-	return r, err
+	a, err := arguments.Defaults()
+	if err != nil {
+		return nil, err
+	}
+	return rulesOf(a)
 }
 
 // Rules returns the rules of the profile of a KubeSchedulerConfiguration that enables GPUShare. notes names what differs from the defaults
 // and makes no difference to a simulation.
 func Rules(raw []byte) (r *outlook.Rules, notes []string, err error) {
-	c, err := decode(raw)
+	a, err := arguments.Read(raw)
 	if err != nil {
 		return nil, nil, err
 	}
-	p, err := profileOf(c)
-	if err != nil {
+	if r, err = rulesOf(a); err != nil {
 		return nil, nil, err
 	}
-	r = &outlook.Rules{}
-	path := field.NewPath("profiles").Key(p.SchedulerName).Child("pluginConfig")
-	if err := setShare(r, argsOf[config.GPUShareArgs](p, gpuShare), path.Key(gpuShare).Child("args")); err != nil {
-		return nil, nil, err
-	}
-	if err := setGangs(r, argsOf[config.GPUGangArgs](p, gpuGang), path.Key(gpuGang).Child("args")); err != nil {
-		return nil, nil, err
-	}
-	if err := setPreemption(r, argsOf[config.GPUPreemptArgs](p, gpuPreempt), path.Key(gpuPreempt).Child("args")); err != nil {
-		return nil, nil, err
-	}
-	notes, err = withoutEffect(c, p)
+	notes, err = withoutEffect(a)
 	return r, notes, err
 }
 
-// decode reads a KubeSchedulerConfiguration, and says what the file has instead: most likely the ConfigMap around it.
-func decode(raw []byte) (*schedulerconfig.KubeSchedulerConfiguration, error) {
-	object, _, err := inTree.Codecs.UniversalDecoder().Decode(raw, nil, nil)
-	c, ok := object.(*schedulerconfig.KubeSchedulerConfiguration)
-	switch {
-	case runtime.IsNotRegisteredError(err), runtime.IsMissingKind(err), runtime.IsMissingVersion(err), err == nil && !ok:
-		var is metav1.TypeMeta
-		if err := yaml.Unmarshal(raw, &is); err != nil {
-			return nil, err
-		}
-		return nil, fmt.Errorf("apiVersion and kind: %q and %q, legal are kubescheduler.config.k8s.io/v1 and KubeSchedulerConfiguration", is.APIVersion, is.Kind)
-	case err != nil:
+func rulesOf(a *arguments.Arguments) (*outlook.Rules, error) {
+	r := &outlook.Rules{}
+	if err := setShare(r, a.Share); err != nil {
 		return nil, err
 	}
-	return c, nil
+	setGangs(r, a.Gang)
+	setPreemption(r, a.Preempt)
+	return r, nil
 }
 
-// profileOf returns the one profile that has arguments of GPUShare: the decoder gives them to each profile that enables it.
-func profileOf(c *schedulerconfig.KubeSchedulerConfiguration) (*schedulerconfig.KubeSchedulerProfile, error) {
-	var found *schedulerconfig.KubeSchedulerProfile
-	for i := range c.Profiles {
-		if argsOf[config.GPUShareArgs](&c.Profiles[i], gpuShare) == nil {
-			continue
-		}
-		if found != nil {
-			return nil, errors.New("profiles: several enable GPUShare, legal is one")
-		}
-		found = &c.Profiles[i]
-	}
-	if found == nil {
-		return nil, errors.New("profiles: none enables GPUShare, legal is one that does")
-	}
-	return found, nil
-}
-
-// argsOf returns the arguments of a plugin, nil where the profile does not enable it.
-func argsOf[T any](p *schedulerconfig.KubeSchedulerProfile, plugin string) *T {
-	for i := range p.PluginConfig {
-		if args, ok := p.PluginConfig[i].Args.(any).(*T); ok && p.PluginConfig[i].Name == plugin {
-			return args
-		}
-	}
-	return nil
-}
-
-func setShare(r *outlook.Rules, args *config.GPUShareArgs, path *field.Path) error {
-	if errs := config.ValidateGPUShareArgs(args, placement.Policies(), path); len(errs) > 0 {
-		return errs.ToAggregate()
-	}
+func setShare(r *outlook.Rules, args *config.GPUShareArgs) error {
 	var err error
 	if r.Policy, err = placement.ByName(args.Policy); err != nil {
 		return err
@@ -137,17 +69,14 @@ func setShare(r *outlook.Rules, args *config.GPUShareArgs, path *field.Path) err
 		return nil
 	}
 	if r.Mix, err = workloads.GivenMix(args.TypicalRequests); err != nil {
-		return fmt.Errorf("%s: %w", path.Child("typicalRequests"), err)
+		return fmt.Errorf("typicalRequests of GPUShare: %w", err)
 	}
 	return nil
 }
 
-func setGangs(r *outlook.Rules, args *config.GPUGangArgs, path *field.Path) error {
+func setGangs(r *outlook.Rules, args *config.GPUGangArgs) {
 	if args == nil {
-		return nil
-	}
-	if errs := config.ValidateGPUGangArgs(args, path); len(errs) > 0 {
-		return errs.ToAggregate()
+		return
 	}
 	r.Gangs = sim.GangConfig{MaxDomains: int(args.MaxDomains), DrainAfter: args.DrainAfter.Duration, DrainTimeout: args.DrainTimeout.Duration}
 	switch args.Drain {
@@ -163,17 +92,13 @@ func setGangs(r *outlook.Rules, args *config.GPUGangArgs, path *field.Path) erro
 			r.Preferred = append(r.Preferred, level)
 		}
 	}
-	return nil
 }
 
 // setPreemption sets whom the scheduler evicts. Without GPUPreempt the stock plugin does that.
-func setPreemption(r *outlook.Rules, args *config.GPUPreemptArgs, path *field.Path) error {
+func setPreemption(r *outlook.Rules, args *config.GPUPreemptArgs) {
 	r.Preemption = sim.PreemptionConfig{Policy: sim.PreemptInTree, Grace: grace}
 	if args == nil {
-		return nil
-	}
-	if errs := config.ValidateGPUPreemptArgs(args, path); len(errs) > 0 {
-		return errs.ToAggregate()
+		return
 	}
 	if r.Preemption.Policy = sim.PreemptNobody; args.Mode == config.PreemptionEnabled {
 		r.Preemption.Policy = sim.PreemptTandem
@@ -183,13 +108,12 @@ func setPreemption(r *outlook.Rules, args *config.GPUPreemptArgs, path *field.Pa
 	}
 	prices := victims.PricesOf(&args.Prices)
 	r.Preemption.MaxSteps, r.Preemption.Prices = int(args.MaxSteps), &prices
-	return nil
 }
 
 // effective are the arguments that a simulation goes by, by plugin. Others concern workloads, binds, guards or the speed of evictions.
 var effective = map[string][]string{
-	gpuShare: {"Policy", "Seed", "TypicalRequests"}, gpuGang: {"DrainAfter", "Drain", "DrainTimeout", "MaxDomains", "PreferredTopology"},
-	gpuPreempt: {"Mode", "MaximumGracePeriod", "MaxSteps", "Prices"},
+	arguments.GPUShare: {"Policy", "Seed", "TypicalRequests"}, arguments.GPUGang: {"DrainAfter", "Drain", "DrainTimeout", "MaxDomains", "PreferredTopology"},
+	arguments.GPUPreempt: {"Mode", "MaximumGracePeriod", "MaxSteps", "Prices"},
 	// The simulation counts slots by device, as with the deployed configuration.
 	"NodeResourcesFit": {"IgnoredResources", "IgnoredResourceGroups"},
 }
@@ -198,14 +122,13 @@ var effective = map[string][]string{
 var operational = []string{"LeaderElection", "ClientConnection", "Parallelism", "DelayCacheUntilActive", "Profiles"}
 
 // withoutEffect names what differs from the defaults and what a simulation does not go by: arguments, extenders, other plugins.
-func withoutEffect(c *schedulerconfig.KubeSchedulerConfiguration, p *schedulerconfig.KubeSchedulerProfile) ([]string, error) {
-	object, _, err := inTree.Codecs.UniversalDecoder().Decode([]byte(defaults), nil, nil)
+func withoutEffect(a *arguments.Arguments) ([]string, error) {
+	standard, err := arguments.Defaults()
 	if err != nil {
 		return nil, err
 	}
-	standard := object.(*schedulerconfig.KubeSchedulerConfiguration)
-	usual := &standard.Profiles[0]
-	all := differing("", reflect.ValueOf(c).Elem(), reflect.ValueOf(standard).Elem(), operational)
+	p, usual := a.Profile, standard.Profile
+	all := differing("", reflect.ValueOf(a.Configuration).Elem(), reflect.ValueOf(standard.Configuration).Elem(), operational)
 	if p.PercentageOfNodesToScore != nil {
 		all = append(all, "percentageOfNodesToScore")
 	}
