@@ -20,11 +20,8 @@ func (s *Set) build(g *gang) (*Gang, *Problem) {
 			out.Created = at
 		}
 	}
-	switch {
-	case g.ref.Name == "" && g.ref.Source == Native:
-		return out, &Problem{Message: membership.UnknownGroup().Error()}
-	case g.ref.Name == "":
-		return out, &Problem{Message: membership.NamelessGang().Error()}
+	if err := Unnamed(g.ref); err != nil {
+		return out, &Problem{Message: err.Error()}
 	}
 	var declared *membership.PodGroup
 	if g.ref.Source != Label {
@@ -49,6 +46,17 @@ func (s *Set) build(g *gang) (*Gang, *Problem) {
 		problem = out.missing()
 	}
 	return out, problem
+}
+
+// Unnamed returns what is wrong with the pods of a gang without a name, nil for other gangs. The error is a *kube.FieldError.
+func Unnamed(ref Ref) error {
+	switch {
+	case ref.Name != "":
+		return nil
+	case ref.Source == Native:
+		return membership.UnknownGroup()
+	}
+	return membership.NamelessGang()
 }
 
 // missing says that fewer members exist than must run, or that fewer may be tried, nil where enough may. Those that a target holds back do not

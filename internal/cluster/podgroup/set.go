@@ -197,12 +197,15 @@ func (s *Set) Refs() []Ref {
 // group of Kubernetes that the set does not understand is in that gang too. A pod whose PodGroup is of an API that the
 // server did not have at New is in a gang that Gang refuses, unless it names another. The scheduler never places a pod of a
 // group alone.
-func (s *Set) Of(pod *v1.Pod) (Ref, bool) {
+func (s *Set) Of(pod *v1.Pod) (Ref, bool) { return s.served.Of(pod) }
+
+// Of is Set.Of for a set of what the API server has.
+func (s Served) Of(pod *v1.Pod) (Ref, bool) {
 	names := membership.GangsOf(pod)
 	switch {
-	case names.Grouped && names.Native == "", s.served.Native != "" && names.Native != "":
+	case names.Grouped && names.Native == "", s.Native != "" && names.Native != "":
 		return Ref{Source: Native, Namespace: pod.Namespace, Name: names.Native}, true
-	case s.served.XK8s && names.XK8s != "":
+	case s.XK8s && names.XK8s != "":
 		return Ref{Source: XK8s, Namespace: pod.Namespace, Name: names.XK8s}, true
 	case names.Label != "" || membership.SpeaksOfGang(pod):
 		return Ref{Source: Label, Namespace: pod.Namespace, Name: names.Label}, true

@@ -19,6 +19,7 @@ import (
 
 	"github.com/tandem-gpu/tandem/internal/cluster/kube"
 	"github.com/tandem-gpu/tandem/internal/cluster/membership"
+	"github.com/tandem-gpu/tandem/internal/cluster/podgroup"
 	"github.com/tandem-gpu/tandem/pkg/api/v1alpha1"
 	"github.com/tandem-gpu/tandem/pkg/snapshot"
 	"github.com/tandem-gpu/tandem/pkg/vgpu"
@@ -252,33 +253,28 @@ func (r *reader) request(pod *v1.Pod) (*vgpu.Request, error) {
 	return &request, nil
 }
 
+// everyPodGroup are the PodGroups of a cluster that has both kinds: a file says nothing of the cluster.
+var everyPodGroup = podgroup.Served{Native: membership.NativePodGroups.Version, XK8s: true}
+
 // gangOf returns the gang of a pod, nil for none. The least number of members is in the file, or on the pod.
 func (r *reader) gangOf(pod *v1.Pod) (*snapshot.GangName, error) {
-	names, name := membership.GangsOf(pod), snapshot.GangName{Namespace: pod.Namespace}
-	least := 0
+	ref, member := everyPodGroup.Of(pod)
+	if !member {
+		return nil, nil //nolint:nilnil // most pods are in no gang
+	}
+	if err := podgroup.Unnamed(ref); err != nil {
+		return nil, err
+	}
+	name := snapshot.GangName{Source: string(ref.Source), Namespace: ref.Namespace, Name: ref.Name}
+	least, known := r.groups[name]
 	switch {
-	case names.Native != "":
-		name.Source, name.Name = membership.NativePodGroups.Group, names.Native
-	case names.Grouped:
-		return nil, membership.UnknownGroup()
-	case names.XK8s != "":
-		name.Source, name.Name = membership.XK8sPodGroups.Group, names.XK8s
-	case names.Label != "":
-		name.Source, name.Name = "label", names.Label
+	case ref.Source == podgroup.Label:
 		var err error
 		if least, err = membership.MinMembers(pod); err != nil {
 			return nil, err
 		}
-	case membership.SpeaksOfGang(pod):
-		return nil, membership.NamelessGang()
-	default:
-		return nil, nil //nolint:nilnil // most pods are in no gang
-	}
-	if name.Source != "label" {
-		var known bool
-		if least, known = r.groups[name]; !known {
-			return nil, fmt.Errorf("its PodGroup %s/%s is not in the file", name.Namespace, name.Name)
-		}
+	case !known:
+		return nil, fmt.Errorf("its PodGroup %s/%s is not in the file", name.Namespace, name.Name)
 	}
 	if pod.Annotations[v1alpha1.AnnotationRequiredTopology] != "" || pod.Annotations[v1alpha1.AnnotationPreferredTopology] != "" {
 		r.note("topologies of gangs")
