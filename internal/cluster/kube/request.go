@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"regexp"
 	"strconv"
+	"time"
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -89,6 +90,23 @@ func Request(pod *v1.Pod) (vgpu.Request, error) {
 		return r, err
 	}
 	r.Variants, err = variants(pod)
+	return r, err
+}
+
+// WholeRequest is Request with what the pod asks of its host, and with its end where it runs from now on. The error also says that the
+// annotations leave no room for an assignment.
+func WholeRequest(pod *v1.Pod, now time.Time) (vgpu.Request, error) {
+	r, err := Request(pod)
+	var absurd error
+	if r.Host, absurd = Host(pod); err == nil {
+		err = absurd
+	}
+	if err == nil && len(r.Containers) > 0 {
+		err = CheckAnnotations(pod, LargestAssignment(&r))
+	}
+	if longest, is := LongestRun(pod); is {
+		r.Ends = vgpu.Sum(now.Unix(), longest)
+	}
 	return r, err
 }
 

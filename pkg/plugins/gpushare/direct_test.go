@@ -78,7 +78,7 @@ func newDesk(t testing.TB, gpuNodes ...*v1alpha1.GPUNode) *desk {
 	must.OK(t, indexer.AddIndexers(cache.Indexers{plainPods: indexPlain}))
 	d.plugin.plain = func() []*v1.Pod { return plainOf(indexer) }
 	d.plugin.state.freed = d.plugin.pending.activateOn
-	d.plugin.state.ownCurves = func(namespace string) bool { return namespace != "charged" }
+	d.plugin.state.curves.Own = func(namespace string) bool { return namespace != "charged" }
 	d.plugin.now = func() time.Time { return time.Now().Add(d.later) }
 	d.plugin.profiled.Store(true)
 	d.usual()

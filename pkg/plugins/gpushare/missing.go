@@ -106,7 +106,7 @@ func (p *Plugin) exists(pod *v1.Pod) bool {
 // hasProfile reports whether the profile of a pod exists: a WorkloadProfile of its namespace, or the throughputs of the
 // arguments.
 func (p *Plugin) hasProfile(pod *v1.Pod, know *learning.Snapshot) bool {
-	return know.Workload(know.Number(pod)) != nil || p.state.rates.Knows(pod.Labels[v1alpha1.LabelProfile])
+	return know.Workload(know.Number(pod)) != nil || p.state.curves.Rates.Knows(pod.Labels[v1alpha1.LabelProfile])
 }
 
 // explainMissing says that the profile that a pod names does not exist, what becomes of the pod without it, and which of those that

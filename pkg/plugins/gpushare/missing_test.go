@@ -117,7 +117,7 @@ func TestProfileThatComesIsNotMissing(t *testing.T) {
 	d, told := profileDesk(t)
 	rates, err := placement.NewRates([]placement.Throughput{{Profile: "of-the-arguments", Model: "T4", Share: vgpu.WholeGPU, Rate: 1}}, map[string]int64{"T4": 1})
 	must.OK(t, err)
-	d.plugin.state.rates = rates
+	d.plugin.state.curves.Rates = rates
 	d.enqueued(tenant("early", "late", 1))
 	d.enqueued(tenant("rated", "of-the-arguments", 1))
 	gone := d.enqueued(tenant("gone", "bert", 1))

@@ -191,17 +191,17 @@ func newPlugin(
 		go learner.Run(ctx)
 	})
 	p.state = newState(pods.Lister(), m, learner)
-	p.state.prices, p.state.freed = givenPrices(args), p.pending.activateOn
+	p.state.freed = p.pending.activateOn
+	if p.state.curves, err = workloads.GivenCurves(args); err != nil {
+		return nil, fmt.Errorf("start plugin %s: %s: %w", Name, path.Child("throughputs"), err)
+	}
 	namespaces := handle.SharedInformerFactory().Core().V1().Namespaces()
-	p.state.ownCurves = func(name string) bool {
+	p.state.curves.Own = func(name string) bool {
 		namespace, err := namespaces.Lister().Get(name)
-		return err == nil && allowsOwnCurves(namespace)
+		return err == nil && workloads.AllowsOwnCurves(namespace)
 	}
 	if err := p.expect(args); err != nil {
 		return nil, fmt.Errorf("start plugin %s: %s: %w", Name, path.Child("typicalRequests"), err)
-	}
-	if p.state.rates, err = givenRates(args); err != nil {
-		return nil, fmt.Errorf("start plugin %s: %s: %w", Name, path.Child("throughputs"), err)
 	}
 	p.adopt(klog.FromContext(ctx), learner.Snapshot(), load{}, &vgpu.Request{})
 	m.register(ctx, p)

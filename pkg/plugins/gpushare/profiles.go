@@ -126,23 +126,18 @@ func (p *Plugin) announce(namespace, name string) {
 	p.pending.activateFor(path)
 }
 
-// allowsOwnCurves reports whether the curves of a namespace's own WorkloadProfiles may give its pods more slots than these ask for.
-func allowsOwnCurves(namespace *v1.Namespace) bool {
-	return namespace.Labels[workloads.LabelOwnCurves] == workloads.OwnCurvesAllowed
-}
-
 // watchNamespaces has the pods of a namespace tried again when its own curves are allowed from now on.
 func (p *Plugin) watchNamespaces(ctx context.Context, informer cache.SharedIndexInformer) error {
 	_, err := informer.AddEventHandlerWithOptions(cache.ResourceEventHandlerFuncs{
 		AddFunc: func(object any) {
-			if namespace, ok := object.(*v1.Namespace); ok && allowsOwnCurves(namespace) {
+			if namespace, ok := object.(*v1.Namespace); ok && workloads.AllowsOwnCurves(namespace) {
 				p.pending.activateIn(namespace.Name) // the pods of a new namespace may have been seen before it
 			}
 		},
 		UpdateFunc: func(old, updated any) {
 			before, okBefore := old.(*v1.Namespace)
 			now, ok := updated.(*v1.Namespace)
-			if ok && okBefore && allowsOwnCurves(now) && !allowsOwnCurves(before) {
+			if ok && okBefore && workloads.AllowsOwnCurves(now) && !workloads.AllowsOwnCurves(before) {
 				p.pending.activateIn(now.Name)
 			}
 		},

@@ -26,6 +26,7 @@ import (
 	"github.com/tandem-gpu/tandem/pkg/api/config"
 	"github.com/tandem-gpu/tandem/pkg/api/v1alpha1"
 	"github.com/tandem-gpu/tandem/pkg/placement"
+	"github.com/tandem-gpu/tandem/pkg/snapshot"
 	"github.com/tandem-gpu/tandem/pkg/vgpu"
 	"github.com/tandem-gpu/tandem/test/fakecluster"
 	"github.com/tandem-gpu/tandem/test/must"
@@ -51,11 +52,10 @@ func ratedDesk(t *testing.T) *desk {
 			{Profile: "bert", Model: "T4", Share: 100, Rate: resource.MustParse("100")},
 		},
 	}
-	var err error
-	if d.plugin.state.rates, err = givenRates(args); err != nil {
-		t.Fatal(err)
-	}
-	d.plugin.state.prices = givenPrices(args)
+	given, err := workloads.GivenCurves(args)
+	must.OK(t, err)
+	given.Own = d.plugin.state.curves.Own
+	d.plugin.state.curves = given
 	return d
 }
 
@@ -136,7 +136,7 @@ func TestRatesProperty(t *testing.T) {
 		if errs := config.ValidateGPUShareArgs(args, []string{"packed"}, field.NewPath("args")); len(errs) > 0 {
 			return
 		}
-		rates, err := givenRates(args)
+		given, err := workloads.GivenCurves(args)
 		if err != nil {
 			t.Fatalf("legal arguments: %v", err)
 		}
@@ -144,13 +144,13 @@ func TestRatesProperty(t *testing.T) {
 		if !ok {
 			return
 		}
-		variants, miss := rates.Variants(placement.Wanted{Profile: "bert", Rate: placement.Rate(want), Least: 1}, nil)
+		variants, miss := given.Rates.Variants(placement.Wanted{Profile: "bert", Rate: placement.Rate(want), Least: 1}, nil)
 		if (len(variants) == 0) != (miss != nil) {
 			t.Fatalf("%+v and %v", variants, miss)
 		}
 		for _, v := range variants {
-			if v.Cost < 1 || rates.At("bert", v.Model, v.Compute) < placement.Rate(want) {
-				t.Fatalf("%+v reaches %v, wanted is %v", v, rates.At("bert", v.Model, v.Compute), placement.Rate(want))
+			if v.Cost < 1 || given.Rates.At("bert", v.Model, v.Compute) < placement.Rate(want) {
+				t.Fatalf("%+v reaches %v, wanted is %v", v, given.Rates.At("bert", v.Model, v.Compute), placement.Rate(want))
 			}
 		}
 	})
@@ -198,6 +198,24 @@ func curves(points ...[4]string) *v1alpha1.WorkloadProfile {
 	return p
 }
 
+// The snapshot has of a waiting pod what its rate takes on each model, as it is tried: kubectl tandem why asks where that fits. Where nothing
+// reaches the rate, the request is the pod's own.
+func TestSnapshotOfRates(t *testing.T) {
+	d := ratedDesk(t) // 300 on an A100 for 3, 100 on a T4 for 0.5
+	for rate, want := range map[string][]snapshot.ModelRequest{
+		"30":   {{Model: "T4", Compute: 300, Cost: 250000}, {Model: "A100", Compute: 100, Cost: 300000}},
+		"1000": nil,
+	} {
+		p := rated("p-"+rate, 1, rate)
+		d.plugin.pending.add(p)
+		pending, _ := d.plugin.SnapshotPending(10, noGang)
+		if diff := cmp.Diff(want, pending[0].Request.Models); diff != "" || len(pending) != 1 {
+			t.Errorf("rate %s, %d pods wait (-want +got):\n%s", rate, len(pending), diff)
+		}
+		d.plugin.pending.remove(p)
+	}
+}
+
 // The rates of a WorkloadProfile count for models of which the arguments say nothing.
 func TestRatesOfProfilesAndArguments(t *testing.T) {
 	d := ratedDesk(t) // 300 on an A100 for 3, 100 on a T4 for 0.5
@@ -207,9 +225,9 @@ func TestRatesOfProfilesAndArguments(t *testing.T) {
 		t.Errorf("the arguments have both models (-want +got):\n%s", diff)
 	}
 	var err error
-	if d.plugin.state.rates, err = placement.NewRates([]placement.Throughput{
+	if d.plugin.state.curves.Rates, err = placement.NewRates([]placement.Throughput{
 		{Profile: "bert", Model: "T4", Share: vgpu.WholeGPU, Rate: 100_000_000},
-	}, d.plugin.state.prices); err != nil {
+	}, d.plugin.state.curves.Prices); err != nil {
 		t.Fatal(err)
 	}
 	want[1] = vgpu.Variant{Model: "A100", Compute: 50, Cost: 300000} // a twentieth is a slot all the same
@@ -361,7 +379,7 @@ func TestPodsPreferTheModelThatSuitsThem(t *testing.T) {
 		t.Errorf("without prices (-want +got):\n%s", diff)
 	}
 	// 100 an hour for 3, and 200 for 0.5: an A100 gives half as much for the price.
-	d.plugin.state.prices = map[string]int64{"A100": 3_000_000, "T4": 500_000}
+	d.plugin.state.curves.Prices = map[string]int64{"A100": 3_000_000, "T4": 500_000}
 	if diff := cmp.Diff([]vgpu.Preference{{Model: "A100", Loss: 500}}, preferences()); diff != "" {
 		t.Errorf("with prices (-want +got):\n%s", diff)
 	}

@@ -12,21 +12,8 @@ import (
 	"github.com/tandem-gpu/tandem/pkg/vgpu"
 )
 
-// readRequest returns the request of a pod, of devices and of its host.
-func readRequest(pod *v1.Pod) (vgpu.Request, error) {
-	r, err := kube.Request(pod)
-	var absurd error
-	if r.Host, absurd = kube.Host(pod); err == nil {
-		err = absurd
-	}
-	if err == nil && len(r.Containers) > 0 {
-		err = kube.CheckAnnotations(pod, kube.LargestAssignment(&r))
-	}
-	if longest, is := kube.LongestRun(pod); is {
-		r.Ends = vgpu.Sum(time.Now().Unix(), longest)
-	}
-	return r, err
-}
+// readRequest returns the request of a pod that begins now.
+func readRequest(pod *v1.Pod) (vgpu.Request, error) { return kube.WholeRequest(pod, time.Now()) }
 
 // arrived counts a pod for the mix, where it has one to learn. Pods that come with a node rather than with the load do
 // not count: those of DaemonSets and static ones. Pods without vGPUs count where the plugin scores nodes for them.

@@ -14,7 +14,7 @@ import (
 	fwk "k8s.io/kube-scheduler/framework"
 
 	"github.com/tandem-gpu/tandem/internal/cluster/learning"
-	"github.com/tandem-gpu/tandem/pkg/placement"
+	"github.com/tandem-gpu/tandem/internal/cluster/workloads"
 	"github.com/tandem-gpu/tandem/pkg/vgpu"
 )
 
@@ -25,12 +25,8 @@ type state struct {
 	metrics *metricSet
 	// learner knows the workloads.
 	learner *learning.Learner
-	// rates are the throughputs of the arguments by which pods get the share that reaches a rate, nil for none; prices are
-	// those of the models.
-	rates  *placement.Rates
-	prices map[string]int64
-	// ownCurves reports whether the curves of a namespace's own WorkloadProfiles may give pods more than they ask for; nil for none.
-	ownCurves func(namespace string) bool
+	// curves size pods that want a rate or a latency.
+	curves workloads.Curves
 	// freed has the pods tried again that may have room on a node: room became free there without an event of the framework.
 	freed func(node string)
 	// rule is replaced by PreFilter alone, so that it is one for all steps of a scheduling cycle.
