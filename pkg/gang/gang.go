@@ -83,6 +83,14 @@ type Wishes struct {
 	Preferred []string
 }
 
+// Or returns the wishes, and for a gang that names no level those levels as preferred ones.
+func (w Wishes) Or(usual []string) Wishes {
+	if len(w.Required) == 0 && len(w.Preferred) == 0 {
+		w.Preferred = usual
+	}
+	return w
+}
+
 // Loss is the part of its work that a gang loses when it is on more than one domain of a level.
 type Loss struct {
 	// Level as in Wishes.

@@ -230,10 +230,8 @@ func (r *Recorder) gangOf(ref podgroup.Ref) *shadow.Gang {
 		r.gangs[ref] = g
 	}
 	if known, err := r.o.Gangs.Gang(ref); err == nil {
-		g.MinCount, g.Wishes = known.MinCount, gang.Wishes{Required: known.Required, Preferred: known.Preferred}
-		if len(known.Required) == 0 && len(known.Preferred) == 0 {
-			g.Wishes.Preferred = configv1.DefaultPreferredTopology()
-		}
+		g.MinCount = known.MinCount
+		g.Wishes = gang.Wishes{Required: known.Required, Preferred: known.Preferred}.Or(configv1.DefaultPreferredTopology())
 	}
 	return g
 }

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"time"
 
+	configv1 "github.com/tandem-gpu/tandem/pkg/api/config/v1"
 	"github.com/tandem-gpu/tandem/pkg/gang"
 	"github.com/tandem-gpu/tandem/pkg/sim"
 	"github.com/tandem-gpu/tandem/pkg/vgpu"
@@ -40,9 +41,6 @@ var drains = []drainsWord{
 	{"enabled", gang.AllDrains, eagerDrainAfter},
 	{"disabled", gang.NoDrains, drainAfter},
 }
-
-// preferred are the levels that gangs prefer that name none, as in GPUGangArgs: those of them that nodes have.
-var preferred = []string{sim.Hostname, "topology.kubernetes.io/zone"}
 
 // work is the request of a job, or those of the members of a gang, by rank.
 type work struct {
@@ -119,14 +117,10 @@ func (a *asker) wishes(path string, f *gangFile) gang.Wishes {
 			a.wrong(path+l.name, fmt.Sprintf("%d levels", len(l.list)), fmt.Sprintf("at most %d", maxWishes))
 		}
 	}
-	w := gang.Wishes{
+	return gang.Wishes{
 		Required:  a.reader.levels(path+".required", f.Required, a.levels),
 		Preferred: a.reader.levels(path+".preferred", f.Preferred, a.levels),
-	}
-	if len(w.Required) == 0 && len(w.Preferred) == 0 {
-		w.Preferred = a.usual
-	}
-	return w
+	}.Or(a.usual)
 }
 
 // fits refuses a gang that the cluster could not take if it were empty.
@@ -146,7 +140,8 @@ func (a *asker) fits(path string, w *work) {
 	}
 }
 
-// gangs reads the configuration of gang placement, and the preferred levels of gangs that name none.
+// gangs reads the configuration of gang placement, and the preferred levels of gangs that name none: without any in the file those
+// of GPUGangArgs that nodes have.
 func (r *reader) gangs(f *gangsFile, known []string) (sim.GangConfig, []string) {
 	if f == nil {
 		f = &gangsFile{}
@@ -169,7 +164,7 @@ func (r *reader) gangs(f *gangsFile, known []string) (sim.GangConfig, []string) 
 		}
 		return c, r.levels("gangs.preferred", f.Preferred, known)
 	}
-	return c, slices.DeleteFunc(slices.Clone(preferred), func(key string) bool { return !contains(known, key) })
+	return c, slices.DeleteFunc(configv1.DefaultPreferredTopology(), func(key string) bool { return !contains(known, key) })
 }
 
 // drainTime reads a time of drains within bounds, another where nothing stands.

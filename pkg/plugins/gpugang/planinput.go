@@ -148,11 +148,7 @@ func alsoFor(s *reservation.State, pg *podgroup.Gang) func(node string) bool {
 
 // wishes returns how close the members come: as the gang says, else as the arguments do.
 func (p *Plugin) wishes(pg *podgroup.Gang) gang.Wishes {
-	w := gang.Wishes{Required: pg.Required, Preferred: pg.Preferred}
-	if len(w.Required) == 0 && len(w.Preferred) == 0 {
-		w.Preferred = p.args.PreferredTopology
-	}
-	return w
+	return gang.Wishes{Required: pg.Required, Preferred: pg.Preferred}.Or(p.args.PreferredTopology)
 }
 
 // members sorts the members into those that have a place and those that need one.
