@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"os"
 	"slices"
 	"strings"
 	"time"
@@ -9,6 +10,8 @@ import (
 	"github.com/spf13/cobra"
 	"k8s.io/klog/v2"
 
+	"github.com/tandem-gpu/tandem/internal/cluster/arguments"
+	"github.com/tandem-gpu/tandem/internal/cluster/workloads"
 	"github.com/tandem-gpu/tandem/internal/controller/elasticity"
 	"github.com/tandem-gpu/tandem/internal/controller/fleets"
 	"github.com/tandem-gpu/tandem/internal/controller/notebooks"
@@ -40,6 +43,7 @@ var (
 // settings are the values of the flags.
 type settings struct {
 	kubeconfig               string
+	schedulerConfig          string
 	features                 []string
 	qps                      float32
 	burst                    int
@@ -67,6 +71,9 @@ func command() *cobra.Command {
 			if err := s.check(); err != nil {
 				return err
 			}
+			if err := s.readArguments(); err != nil {
+				return fmt.Errorf("--scheduler-config: %w", err)
+			}
 			klog.InfoS("Starting Tandem's controller", "version", version.Get().String(), "features", s.features)
 			return s.run(c.Context())
 		},
@@ -74,6 +81,7 @@ func command() *cobra.Command {
 	f := c.Flags()
 	f.StringVar(&s.kubeconfig, "kubeconfig", "", "file with the address of the API server and how to log in; empty in a pod of the cluster")
 	f.StringSliceVar(&s.features, "features", usual, "what the controller does, of: "+strings.Join(features, ", "))
+	f.StringVar(&s.schedulerConfig, "scheduler-config", "", "file with the KubeSchedulerConfiguration of the scheduler, by whose arguments the controller goes too; empty stands for their defaults")
 	f.Float32Var(&s.qps, "kube-api-qps", 100, "the most requests to the API server in a second")
 	f.IntVar(&s.burst, "kube-api-burst", 200, "the most requests to the API server at once")
 	f.BoolVar(&s.leaderElect, "leader-elect", true, "let one of several processes work, the holder of the lease tandem-controller")
@@ -102,6 +110,28 @@ func command() *cobra.Command {
 	f.DurationVar(&p.Patience, "placeable-patience", time.Minute, "how long a Workload of Kueue keeps its quota while other pods use what it needs, 0s to 24h; "+
 		"then others may have the quota")
 	return c
+}
+
+// readArguments reads the arguments of the scheduler's plugins that features go by.
+func (s *settings) readArguments() error {
+	a, err := arguments.Defaults()
+	if s.schedulerConfig != "" {
+		var raw []byte
+		if raw, err = os.ReadFile(s.schedulerConfig); err == nil {
+			a, err = arguments.Read(raw)
+		}
+	}
+	if err != nil {
+		return err
+	}
+	if s.placeable.Curves, err = workloads.GivenCurves(a.Share); err != nil {
+		return fmt.Errorf("throughputs of GPUShare: %w", err)
+	}
+	s.placeable.Preemption = a.Preempt
+	if a.Gang != nil {
+		s.elasticity.Preferred = a.Gang.PreferredTopology
+	}
+	return nil
 }
 
 // check returns an error that names the flag and its legal values.

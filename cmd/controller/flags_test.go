@@ -2,6 +2,9 @@ package main
 
 import (
 	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -10,8 +13,11 @@ import (
 	"github.com/tandem-gpu/tandem/internal/controller/fleets"
 	"github.com/tandem-gpu/tandem/internal/controller/notebooks"
 	"github.com/tandem-gpu/tandem/internal/controller/placeable"
+	"github.com/tandem-gpu/tandem/pkg/api/config"
+	configv1 "github.com/tandem-gpu/tandem/pkg/api/config/v1"
 	"github.com/tandem-gpu/tandem/pkg/api/v1alpha1"
 	"github.com/tandem-gpu/tandem/pkg/elastic"
+	"github.com/tandem-gpu/tandem/test/must"
 )
 
 // noCluster is a kubeconfig that does not exist: with legal flags the command ends there.
@@ -104,6 +110,47 @@ func TestDefaults(t *testing.T) {
 	} {
 		if f := command().Flags().Lookup(name); f == nil || f.DefValue != want {
 			t.Errorf("--%s: %+v, want %s", name, f, want)
+		}
+	}
+}
+
+// The features go by the arguments of the scheduler: those in its file, or their defaults.
+func TestSchedulerConfig(t *testing.T) {
+	write := func(lines string) string {
+		file := filepath.Join(t.TempDir(), "config.yaml")
+		must.OK(t, os.WriteFile(file, []byte("apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n"+lines), 0o600))
+		return file
+	}
+	const enabled = "profiles:\n- plugins: {multiPoint: {enabled: [{name: GPUShare}, {name: GPUGang}, {name: GPUPreempt}]}}\n"
+	const alone = "profiles:\n- plugins: {multiPoint: {enabled: [{name: GPUShare}]}}\n"
+	for name, c := range map[string]struct {
+		file, mode string
+		preferred  []string
+	}{
+		"no file":       {"", config.PreemptionEnabled, configv1.DefaultPreferredTopology()},
+		"no arguments":  {write(enabled), config.PreemptionEnabled, configv1.DefaultPreferredTopology()},
+		"the deployed":  {"../../deploy/scheduler/config.yaml", config.PreemptionEnabled, configv1.DefaultPreferredTopology()},
+		"arguments":     {write(enabled + "  pluginConfig: [{name: GPUPreempt, args: {mode: Disabled}}, {name: GPUGang, args: {preferredTopology: []}}]\n"), config.PreemptionDisabled, []string{}},
+		"other plugins": {write(alone), "", nil},
+	} {
+		s := &settings{schedulerConfig: c.file}
+		must.OK(t, s.readArguments())
+		mode := ""
+		if p := s.placeable.Preemption; p != nil {
+			mode = p.Mode
+		}
+		if mode != c.mode || !slices.Equal(s.elasticity.Preferred, c.preferred) {
+			t.Errorf("%s: mode %q, preferred %q", name, mode, s.elasticity.Preferred)
+		}
+	}
+	for want, file := range map[string]string{
+		"no such file":            "/nowhere/config.yaml",
+		"none enables GPUShare":   write(""),
+		"GPUPreempt].args.mode":   write(enabled + "  pluginConfig: [{name: GPUPreempt, args: {mode: Perhaps}}]\n"),
+		"unknown field \"modus\"": write(enabled + "  pluginConfig: [{name: GPUPreempt, args: {modus: Disabled}}]\n"),
+	} {
+		if got := refused(t, "--scheduler-config="+file); !strings.HasPrefix(got, "--scheduler-config: ") || !strings.Contains(got, want) {
+			t.Errorf("%q, want %q", got, want)
 		}
 	}
 }

@@ -179,7 +179,7 @@ func (s *settings) addFeatures(ctx context.Context, m manager.Manager, config *r
 			return fmt.Errorf("start the feature %s: %w", featureNotebooks, err)
 		}
 	}
-	if err := s.addPlaceable(ctx, with, has[placeable.Workloads]); err != nil {
+	if err := s.addPlaceable(ctx, with, has); err != nil {
 		return fmt.Errorf("start the feature %s: %w", featurePlaceable, err)
 	}
 	if slices.Contains(s.features, featureNodeMemory) {
@@ -248,17 +248,18 @@ func (s *settings) addNotebooks(with shared) error {
 }
 
 // addPlaceable adds the feature that answers Kueue's AdmissionChecks, where it is on and Kueue is there.
-func (s *settings) addPlaceable(ctx context.Context, with shared, there bool) error {
+func (s *settings) addPlaceable(ctx context.Context, with shared, has served.Set) error {
 	if !slices.Contains(s.features, featurePlaceable) {
 		return nil
 	}
-	if !there {
+	if !has[placeable.Workloads] {
 		klog.InfoS("The feature placeable is off until the API server serves Kueue's Workloads: install Kueue", "resource", placeable.Workloads.String())
 		return nil
 	}
 	o := s.placeable
 	o.Kueue = dynamicinformer.NewDynamicSharedInformerFactory(with.dynamic, 0)
-	o.Informers, o.Dynamic, o.GPUNodes, o.Now = with.informers, with.dynamic, with.manager.GetClient(), with.now
+	o.Informers, o.Dynamic, o.Reader, o.Now = with.informers, with.dynamic, with.manager.GetClient(), with.now
+	o.Served = podgroup.ServedOf(has)
 	c, err := placeable.New(o)
 	if err != nil {
 		return err

@@ -33,6 +33,9 @@ const (
 	admitWithin = 2 * time.Minute
 )
 
+// preferredTopology is what gangs prefer that name no level, in the scheduler and in the controller.
+var preferredTopology = []string{v1.LabelHostname}
+
 // control is a process of the controller.
 type control struct {
 	world *world
@@ -65,7 +68,7 @@ func (w *world) startControl() error {
 	objects := objectClient{control: c}
 	controller, err := elasticity.New(elasticity.Options{
 		Kube: core, Informers: factory, Client: objects, Reader: objects, Gangs: gangs, Recorder: newRecorder(w.api),
-		SchedulerName: v1.DefaultSchedulerName, Every: passEvery, Notice: notice, AdmitWithin: admitWithin,
+		SchedulerName: v1.DefaultSchedulerName, Preferred: preferredTopology, Every: passEvery, Notice: notice, AdmitWithin: admitWithin,
 	})
 	if err != nil {
 		end()

@@ -243,6 +243,6 @@ func gangArgs() *config.GPUGangArgs {
 	return &config.GPUGangArgs{
 		PlacementDeadline: metav1.Duration{Duration: placementDeadline}, DrainAfter: metav1.Duration{Duration: drainAfter},
 		DrainTimeout: metav1.Duration{Duration: drainTimeout},
-		Drain:        config.DrainEnabled, MaxDomains: 32, PreferredTopology: []string{"kubernetes.io/hostname"},
+		Drain:        config.DrainEnabled, MaxDomains: 32, PreferredTopology: preferredTopology,
 	}
 }

@@ -22,6 +22,7 @@ import (
 	"github.com/tandem-gpu/tandem/internal/cluster/podgroup"
 	"github.com/tandem-gpu/tandem/internal/controller/elasticity"
 	inference "github.com/tandem-gpu/tandem/internal/controller/fleets"
+	configv1 "github.com/tandem-gpu/tandem/pkg/api/config/v1"
 	"github.com/tandem-gpu/tandem/pkg/api/v1alpha1"
 	"github.com/tandem-gpu/tandem/pkg/elastic"
 	"github.com/tandem-gpu/tandem/test/must"
@@ -37,7 +38,7 @@ type chosen struct {
 func featuresOf(t *testing.T, args []string) (f chosen) {
 	t.Helper()
 	on := []string{"elastic"}
-	f.elastic = &elasticity.Options{SchedulerName: v1alpha1.SchedulerName, Elastic: elastic.Config{Policy: elastic.DefaultPolicy, Horizon: elastic.DefaultHorizon}}
+	f.elastic = &elasticity.Options{SchedulerName: v1alpha1.SchedulerName, Preferred: configv1.DefaultPreferredTopology(), Elastic: elastic.Config{Policy: elastic.DefaultPolicy, Horizon: elastic.DefaultHorizon}}
 	f.inference = &inference.Options{}
 	flags := pflag.NewFlagSet("controller", pflag.ContinueOnError)
 	flags.StringSliceVar(&on, "features", on, "")

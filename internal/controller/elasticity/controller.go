@@ -20,6 +20,7 @@ import (
 
 	"github.com/tandem-gpu/tandem/internal/cluster/podgroup"
 	"github.com/tandem-gpu/tandem/internal/controller/passes"
+	"github.com/tandem-gpu/tandem/internal/controller/profiles"
 	"github.com/tandem-gpu/tandem/internal/controller/snapshot"
 	"github.com/tandem-gpu/tandem/pkg/elastic"
 )
@@ -57,6 +58,8 @@ type Options struct {
 	Recorder events.EventRecorder
 	// SchedulerName is that of the pods whose waiting counts.
 	SchedulerName string
+	// Preferred are the levels that gangs prefer which name none: preferredTopology of the scheduler's GPUGang.
+	Preferred []string
 	// Elastic holds the settings of package elastic.
 	Elastic elastic.Config
 	// Every is the time between two passes, Notice the time between the notice to a member and its eviction. A target
@@ -86,7 +89,7 @@ type Controller struct {
 	scheduler   string
 	listers     *listers
 	reader      snapshot.Reader
-	profiles    profiles
+	profiles    profiles.Profiles
 	memory      map[podgroup.Ref]*memory
 	completions *completions
 	lengths     *lengths

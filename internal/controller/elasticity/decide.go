@@ -34,8 +34,8 @@ func (p *pass) decide(c *snapshot.Cluster, gangs []*elasticGang) ([]decision, er
 		if g.problem != "" || g.missing != "" && !g.comesBack() {
 			continue
 		}
-		profile := p.profiles.of(g.all[0])
-		j, err := g.job(c, p.memory[g.Ref], profile, p.now)
+		profile := p.profiles.Of(g.all[0])
+		j, err := p.job(c, g, profile)
 		if err == nil {
 			err = p.tune(g, &j, profile)
 		}
@@ -48,7 +48,7 @@ func (p *pass) decide(c *snapshot.Cluster, gangs []*elasticGang) ([]decision, er
 		g.index = len(jobs)
 		jobs = append(jobs, j)
 	}
-	jobs = append(jobs, waiting(c, p.objects.Pods, p.gangs, p.scheduler, p.lengths)...)
+	jobs = append(jobs, p.waiting(c)...)
 	plan, err := elastic.Workers(&c.Cluster, jobs, p.reserved(c), p.now.Unix(), p.config)
 	if err != nil {
 		return nil, err

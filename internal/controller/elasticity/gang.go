@@ -21,7 +21,6 @@ import (
 	"github.com/tandem-gpu/tandem/pkg/gang"
 	"github.com/tandem-gpu/tandem/pkg/lifetime"
 	"github.com/tandem-gpu/tandem/pkg/resize"
-	"github.com/tandem-gpu/tandem/pkg/vgpu"
 )
 
 // elasticGang is an elastic gang in one pass.
@@ -81,16 +80,16 @@ func (g *elasticGang) workersOf() []membership.Worker {
 // workers returns the size that the gang has by its target, or by what runs where it has none.
 func (g *elasticGang) workers() int { return g.view.Size() }
 
-// job returns the gang as a job of package elastic. An error says in words why there is none.
-func (g *elasticGang) job(c *snapshot.Cluster, m *memory, profile *workloads.Workload, now time.Time) (elastic.Job, error) {
-	first := g.all[0]
-	request, err := requestOf(first)
+// job returns a gang as a job of package elastic. An error says in words why there is none.
+func (p *pass) job(c *snapshot.Cluster, g *elasticGang, profile *workloads.Workload) (elastic.Job, error) {
+	first, m := g.all[0], p.memory[g.Ref]
+	request, err := kube.WholeRequest(first, p.now)
 	if err != nil {
 		return elastic.Job{}, err
 	}
 	j := elastic.Job{
 		Name: g.String(), Priority: corev1helpers.PodPriority(first), Arrived: g.Created.Unix(), Sizes: m.size.Offer(g.view),
-		Worker: gang.Member{Request: request, Kind: c.Kind(first)}, Wishes: wishes(g.Gang),
+		Worker: gang.Member{Request: request, Kind: c.Kind(first)}, Wishes: p.wishes(g.Gang),
 		Curve: elastic.Curve{Points: m.learner.Points()}, Cost: m.learner.Cost(),
 	}
 	if profile != nil {
@@ -119,7 +118,7 @@ func (g *elasticGang) job(c *snapshot.Cluster, m *memory, profile *workloads.Wor
 			j.Started = at
 		}
 	}
-	j.Started = min(j.Started, now.Unix())
+	j.Started = min(j.Started, p.now.Unix())
 	if len(j.Placed) == 0 {
 		j.Started = 0
 	}
@@ -134,6 +133,11 @@ func (g *elasticGang) job(c *snapshot.Cluster, m *memory, profile *workloads.Wor
 	return j, nil
 }
 
+// declaresCost reports whether a profile, which may be nil, declares what a change of size costs.
+func declaresCost(profile *workloads.Workload) bool {
+	return profile != nil && profile.Scaling().ResizeTime >= 0
+}
+
 // possible returns the legal sizes for which the gang has members, or its owner will make them.
 func (g *elasticGang) possible() []int {
 	sizes := slices.Clone(g.Sizes)
@@ -146,13 +150,9 @@ func (g *elasticGang) possible() []int {
 	return sizes
 }
 
-// wishes returns how close together the members come: as the gang says, else as the scheduler does by default.
-func wishes(pg *podgroup.Gang) gang.Wishes {
-	w := gang.Wishes{Required: pg.Required, Preferred: pg.Preferred}
-	if len(w.Required) == 0 && len(w.Preferred) == 0 {
-		w.Preferred = []string{v1.LabelHostname, v1.LabelTopologyZone}
-	}
-	return w
+// wishes returns how close together the members come: as the gang says, else as the scheduler's arguments do.
+func (p *pass) wishes(pg *podgroup.Gang) gang.Wishes {
+	return gang.Wishes{Required: pg.Required, Preferred: pg.Preferred}.Or(p.options.Preferred)
 }
 
 // startedAt returns the Unix time at which a pod got its node, or of its creation where nothing says so.
@@ -171,17 +171,17 @@ const maxWaiting = 500
 
 // waiting returns the pods and gangs that are not elastic and wait for a node, as jobs. A gang of which as many members
 // as must run have a node does not wait; another one wants places for those that lack one.
-func waiting(c *snapshot.Cluster, pods []*v1.Pod, gangs Gangs, scheduler string, l *lengths) []elastic.Job {
+func (p *pass) waiting(c *snapshot.Cluster) []elastic.Job {
 	jobs := make([]elastic.Job, 0, 16)
 	seen, names := map[podgroup.Ref]bool{}, map[string]bool{}
-	for _, pod := range pods {
-		if pod.Spec.NodeName != "" || pod.DeletionTimestamp != nil || pod.Spec.SchedulerName != scheduler || len(pod.Spec.SchedulingGates) > 0 ||
+	for _, pod := range p.objects.Pods {
+		if pod.Spec.NodeName != "" || pod.DeletionTimestamp != nil || pod.Spec.SchedulerName != p.scheduler || len(pod.Spec.SchedulingGates) > 0 ||
 			!kube.WantsVGPU(pod) {
 			continue
 		}
 		name, least, created, w := "pod "+kube.PathOf(pod), 1, pod.CreationTimestamp.Unix(), gang.Wishes{}
-		if ref, member := gangs.Of(pod); member {
-			pg, err := gangs.Gang(ref)
+		if ref, member := p.gangs.Of(pod); member {
+			pg, err := p.gangs.Gang(ref)
 			if seen[ref] || pg == nil || pg.Sizes != nil {
 				continue
 			}
@@ -190,16 +190,16 @@ func waiting(c *snapshot.Cluster, pods []*v1.Pod, gangs Gangs, scheduler string,
 			if wanted == 0 {
 				continue
 			}
-			name, least, created, w = "gang "+ref.String(), wanted, pg.Created.Unix(), wishes(pg)
+			name, least, created, w = "gang "+ref.String(), wanted, pg.Created.Unix(), p.wishes(pg)
 		}
-		request, err := requestOf(pod)
+		request, err := kube.WholeRequest(pod, p.now)
 		if err != nil || names[name] {
 			continue // the scheduler tells its user; gangs of two sources may have one name
 		}
 		names[name] = true
 		jobs = append(jobs, elastic.Job{
 			Name: name, Priority: corev1helpers.PodPriority(pod), Arrived: created, Sizes: []int{least},
-			Worker: gang.Member{Request: request, Kind: c.Kind(pod)}, Wishes: w, Remaining: l.remaining(pod, least, elastic.Had{}),
+			Worker: gang.Member{Request: request, Kind: c.Kind(pod)}, Wishes: w, Remaining: p.lengths.remaining(pod, least, elastic.Had{}),
 		})
 	}
 	slices.SortFunc(jobs, func(a, b elastic.Job) int {
@@ -233,15 +233,6 @@ func lacks(pg *podgroup.Gang, err error) int {
 		return 0
 	}
 	return min(missing, waits)
-}
-
-// requestOf returns what a pod requests: devices, and CPU and memory of its host.
-func requestOf(pod *v1.Pod) (vgpu.Request, error) {
-	request, err := kube.Request(pod)
-	if err == nil {
-		request.Host, err = kube.Host(pod)
-	}
-	return request, err
 }
 
 // running counts the members of a gang that have a node and no deletion timestamp.

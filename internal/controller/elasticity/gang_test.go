@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -15,6 +16,7 @@ import (
 	"github.com/tandem-gpu/tandem/internal/cluster/podgroup"
 	"github.com/tandem-gpu/tandem/pkg/api/v1alpha1"
 	"github.com/tandem-gpu/tandem/pkg/elastic"
+	"github.com/tandem-gpu/tandem/pkg/gang"
 	"github.com/tandem-gpu/tandem/pkg/resize"
 	"github.com/tandem-gpu/tandem/test/must"
 )
@@ -33,6 +35,26 @@ func idsIn(members []resize.Member) []string {
 		ids = append(ids, m.ID)
 	}
 	return ids
+}
+
+// A gang that names no level prefers those of the scheduler's arguments, which may be none.
+func TestWishes(t *testing.T) {
+	rack := []string{"example.com/rack"}
+	for name, c := range map[string]struct {
+		gang podgroup.Gang
+		args []string
+		want gang.Wishes
+	}{
+		"no level, of the arguments":          {podgroup.Gang{}, rack, gang.Wishes{Preferred: rack}},
+		"no level, and none in the arguments": {podgroup.Gang{}, []string{}, gang.Wishes{}},
+		"a required level":                    {podgroup.Gang{Required: []string{"zone"}}, rack, gang.Wishes{Required: []string{"zone"}}},
+		"a preferred level":                   {podgroup.Gang{Preferred: []string{"zone"}}, rack, gang.Wishes{Preferred: []string{"zone"}}},
+	} {
+		p := &pass{Controller: &Controller{options: Options{Preferred: c.args}}}
+		if diff := cmp.Diff(c.want, p.wishes(&c.gang), cmpopts.EquateEmpty()); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", name, diff)
+		}
+	}
 }
 
 // leaving gives a pod a deletion timestamp.

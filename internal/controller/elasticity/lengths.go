@@ -38,7 +38,7 @@ func newLengths(c *elastic.Config) (*lengths, error) {
 // out, since a job that waits has none yet.
 func alikeOf(member *v1.Pod, least int) elastic.Alike {
 	a := elastic.Alike{Namespace: member.Namespace, Workload: member.Namespace + "/" + member.Labels[v1alpha1.LabelProfile], Least: least}
-	if r, err := requestOf(member); err == nil {
+	if r, err := kube.Request(member); err == nil {
 		a.Slots = int(r.PeakSlots())
 	}
 	return a

@@ -76,7 +76,7 @@ func (p *pass) read(ctx context.Context) (map[string]*v1alpha1.ElasticTarget, er
 	for i := range gpus.Items {
 		p.objects.GPUNodes = append(p.objects.GPUNodes, &gpus.Items[i])
 	}
-	if err := p.profiles.read(ctx, p.options.Reader); err != nil {
+	if err := p.profiles.Read(ctx, p.options.Reader); err != nil {
 		return nil, err
 	}
 	if err := p.readFleets(ctx); err != nil {
@@ -152,7 +152,7 @@ func (p *pass) gangsWith(ctx context.Context, targets map[string]*v1alpha1.Elast
 		}
 		p.look(g)
 		p.readServers(g, &m.servers)
-		if err := m.observe(g, reports, p.profiles.declareCost(all[0]), p.now); err != nil && err.Error() != m.told {
+		if err := m.observe(g, reports, declaresCost(p.profiles.Of(all[0])), p.now); err != nil && err.Error() != m.told {
 			m.told = err.Error()
 			klog.Background().Info("Ignoring an impossible rate of a gang", "gang", ref.String(), "why", m.told)
 		}

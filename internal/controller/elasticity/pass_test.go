@@ -32,6 +32,7 @@ import (
 	"github.com/tandem-gpu/tandem/internal/cluster/podgroup"
 	"github.com/tandem-gpu/tandem/internal/controller/snapshot"
 	"github.com/tandem-gpu/tandem/internal/testkit"
+	configv1 "github.com/tandem-gpu/tandem/pkg/api/config/v1"
 	"github.com/tandem-gpu/tandem/pkg/api/v1alpha1"
 	"github.com/tandem-gpu/tandem/pkg/resize"
 	"github.com/tandem-gpu/tandem/test/must"
@@ -144,7 +145,7 @@ func (w *world) start() {
 	var err error
 	w.Controller, err = New(Options{
 		Kube: w.kube, Dynamic: w.dynamic, Informers: informers.NewSharedInformerFactory(w.kube, 0), Client: w.objects, Reader: w.objects, Gangs: w.gangs, Recorder: w.said,
-		SchedulerName: v1alpha1.SchedulerName, Every: time.Second, Notice: 5 * time.Second, AdmitWithin: 2 * time.Minute, Now: func() time.Time { return w.at },
+		SchedulerName: v1alpha1.SchedulerName, Preferred: configv1.DefaultPreferredTopology(), Every: time.Second, Notice: 5 * time.Second, AdmitWithin: 2 * time.Minute, Now: func() time.Time { return w.at },
 	})
 	must.OK(w, err)
 }

@@ -138,9 +138,7 @@ func TestReportsOf(t *testing.T) {
 }
 
 // A profile declares the cost where it has a resizeTime, and 0s is one.
-func TestDeclareCost(t *testing.T) {
-	p := member("train", 0)
-	p.Labels[v1alpha1.LabelProfile] = "train"
+func TestDeclaresCost(t *testing.T) {
 	for name, test := range map[string]struct {
 		scaling *v1alpha1.ProfileScaling
 		want    bool
@@ -149,12 +147,11 @@ func TestDeclareCost(t *testing.T) {
 		"0s": {&v1alpha1.ProfileScaling{ResizeTime: &metav1.Duration{}}, true},
 	} {
 		o := &v1alpha1.WorkloadProfile{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "train"}, Spec: v1alpha1.WorkloadProfileSpec{Scaling: test.scaling}}
-		all := profiles{byName: map[string]readProfile{"ns/train": {workload: workloads.ReadProfile(o)}}}
-		if got := all.declareCost(p); got != test.want {
+		if got := declaresCost(workloads.ReadProfile(o)); got != test.want {
 			t.Errorf("%s: %t", name, got)
 		}
 	}
-	if (&profiles{}).declareCost(p) {
+	if declaresCost(nil) {
 		t.Error("a profile that does not exist declares something")
 	}
 }

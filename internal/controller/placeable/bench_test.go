@@ -47,7 +47,7 @@ func BenchmarkDecide(b *testing.B) {
 		"two sets":   work("w", set("a", 64, template(5)), set("b", 64, template(10))),
 	} {
 		b.Run(name, func(b *testing.B) {
-			v := viewOf(o)
+			v := viewOf(b, o)
 			of := v.Cluster
 			var answer Answer
 			began := used(b)

@@ -12,8 +12,11 @@ import (
 	corev1helpers "k8s.io/component-helpers/scheduling/corev1"
 
 	"github.com/tandem-gpu/tandem/internal/cluster/kube"
+	"github.com/tandem-gpu/tandem/internal/cluster/podgroup"
+	"github.com/tandem-gpu/tandem/internal/cluster/victims"
+	"github.com/tandem-gpu/tandem/internal/cluster/workloads"
+	"github.com/tandem-gpu/tandem/internal/controller/profiles"
 	"github.com/tandem-gpu/tandem/internal/controller/snapshot"
-	configv1 "github.com/tandem-gpu/tandem/pkg/api/config/v1"
 	"github.com/tandem-gpu/tandem/pkg/gang"
 	"github.com/tandem-gpu/tandem/pkg/vgpu"
 )
@@ -25,6 +28,16 @@ type View struct {
 	Pods    []*v1.Pod
 	Flavors map[string]Flavor
 	Classes Classes
+	// Curves and Profiles say what pods get that want a rate or a latency.
+	Curves   workloads.Curves
+	Profiles profiles.Profiles
+	// offers are the devices of the cluster, nil until they are counted.
+	offers []vgpu.Offer
+	// Served says which PodGroups the scheduler reads.
+	Served podgroup.Served
+	// Guards are those of the scheduler's preemption, nil where it evicts nobody. Now is the time of the pass.
+	Guards *victims.Guards
+	Now    time.Time
 }
 
 // Answer is whether a Workload fits.
@@ -45,7 +58,10 @@ func (v *View) Decide(w *Workload) Answer {
 	if !w.wantsGPU() {
 		return Answer{Ready, "No pod asks for a GPU"}
 	}
-	list, err := groups(v.Cluster, w, v.Flavors, &v.Classes)
+	list, err := v.groups(w)
+	if _, is := errors.AsType[*unmet](err); is {
+		return Answer{Retry, cut("No device takes the pods. " + err.Error())}
+	}
 	if err != nil {
 		return Answer{Rejected, cut("The pods can never run. " + err.Error() + ". Make the workload anew")}
 	}
@@ -54,7 +70,7 @@ func (v *View) Decide(w *Workload) Answer {
 
 // decide is Decide for groups.
 func (v *View) decide(list []*group) Answer {
-	after := &View{Cluster: v.Cluster.Without(nil), Pods: v.Pods}
+	after := &View{Cluster: v.Cluster.Without(nil), Pods: v.Pods, Guards: v.Guards, Now: v.Now}
 	placed, of, preempts := 0, 0, false
 	var rest []string
 	nodes := map[string]bool{}
@@ -125,14 +141,13 @@ func (v *View) fit(g *group) fitting {
 	return fitting{refusal: plan.Refused, err: err}
 }
 
-// lower returns the pods that the scheduler may evict for a group, by the defaults of its arguments: it never evicts pods of protected namespaces.
+// lower returns the pods that the scheduler may evict for a group.
 func (v *View) lower(g *group) (list []*v1.Pod) {
-	if !g.preempts {
+	if !g.preempts || v.Guards == nil {
 		return nil
 	}
-	protected := configv1.DefaultProtectedNamespaces()
 	for _, pod := range v.Pods {
-		if _, placed := v.Cluster.Placed(pod); placed && corev1helpers.PodPriority(pod) < g.priority && !slices.Contains(protected, pod.Namespace) {
+		if _, placed := v.Cluster.Placed(pod); placed && corev1helpers.PodPriority(pod) < g.priority && v.Guards.Of(pod, v.Now) == "" {
 			list = append(list, pod)
 		}
 	}

@@ -7,9 +7,15 @@ import (
 	"time"
 
 	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/tandem-gpu/tandem/internal/cluster/membership"
+	"github.com/tandem-gpu/tandem/internal/cluster/podgroup"
+	"github.com/tandem-gpu/tandem/internal/cluster/workloads"
 	"github.com/tandem-gpu/tandem/internal/controller/snapshot"
+	"github.com/tandem-gpu/tandem/internal/testkit"
+	"github.com/tandem-gpu/tandem/pkg/api/config"
 	"github.com/tandem-gpu/tandem/pkg/api/v1alpha1"
 	"github.com/tandem-gpu/tandem/pkg/vgpu"
 	"github.com/tandem-gpu/tandem/test/must"
@@ -79,11 +85,6 @@ func TestDecide(t *testing.T) {
 		{"quota for less than a gang", grant(work("w", set("main", 9, template(10, inGang("train", "4")))), 3, ""), 0, 0, nil, Retry, []string{"quota for 3 pods, and at least 4 must run"}},
 		{"sick devices", work("w", set("main", 1, template(1))), 0, 0, sick, Pending, []string{"devices that take no pods now, such as sick or cordoned ones, would make up for it"}},
 		{"full of a lower priority", work("w", set("main", 8, template(10, class("high")))), 10, 10, nil, Ready, []string{"8 of 8 pods", "evicted pods of a lower priority"}},
-		{"full of a lower priority in kube-system", work("w", set("main", 1, template(10, class("high")))), 10, 10, func(o *snapshot.Objects) {
-			for _, p := range o.Pods {
-				p.Namespace = metav1.NamespaceSystem
-			}
-		}, Pending, []string{"takes 0"}},
 		{"full of the same priority", work("w", set("main", 1, template(10, class("high")))), 10, 1000, nil, Pending, []string{"takes 0"}},
 		{"full of a lower priority, and a class that never preempts", work("w", set("main", 1, template(10, class("polite")))), 10, 10, nil, Pending, []string{"takes 0"}},
 		{"no device anywhere", work("w", set("main", 1, template(1))), 0, 0, func(o *snapshot.Objects) { o.GPUNodes = nil }, Retry, []string{"takes at most 0"}},
@@ -114,7 +115,7 @@ func TestDecide(t *testing.T) {
 			if c.change != nil {
 				c.change(&o)
 			}
-			v := viewOf(o)
+			v := viewOf(t, o)
 			before := drawn(v)
 			got := v.Decide(c.work)
 			if got.State != c.state {
@@ -132,9 +133,114 @@ func TestDecide(t *testing.T) {
 	}
 }
 
+// The check counts on the evictions that the scheduler makes by the arguments of its GPUPreempt, and on no others.
+func TestDecideByArgumentsOfPreemption(t *testing.T) {
+	for name, c := range map[string]struct {
+		args   *config.GPUPreemptArgs
+		change func(*v1.Pod)
+		want   State
+	}{
+		"defaults":         {preemption(t), nil, Ready},
+		"no GPUPreempt":    {nil, nil, Pending},
+		"mode Disabled":    {preemption(t, func(a *config.GPUPreemptArgs) { a.Mode = config.PreemptionDisabled }), nil, Pending},
+		"mode DryRun":      {preemption(t, func(a *config.GPUPreemptArgs) { a.Mode = config.PreemptionDryRun }), nil, Pending},
+		"kube-system":      {preemption(t), func(p *v1.Pod) { p.Namespace = metav1.NamespaceSystem }, Pending},
+		"no namespaces":    {preemption(t, func(a *config.GPUPreemptArgs) { a.Protected.Namespaces = nil }), func(p *v1.Pod) { p.Namespace = metav1.NamespaceSystem }, Ready},
+		"other namespaces": {preemption(t, func(a *config.GPUPreemptArgs) { a.Protected.Namespaces = []string{"ns"} }), nil, Pending},
+		"protected labels": {preemption(t, func(a *config.GPUPreemptArgs) {
+			a.Protected.LabelSelector = &metav1.LabelSelector{MatchLabels: map[string]string{"keep": "true"}}
+		}), func(p *v1.Pod) { p.Labels["keep"] = "true" }, Pending},
+		"mirror pods": {preemption(t), func(p *v1.Pod) { p.Annotations[v1.MirrorPodAnnotationKey] = "" }, Pending},
+		"young pods": {preemption(t, func(a *config.GPUPreemptArgs) { a.MinimumRuntime.Duration = time.Hour }), func(p *v1.Pod) {
+			p.Status.StartTime = new(metav1.NewTime(noon.Add(-59 * time.Minute)))
+		}, Pending},
+		"old pods": {preemption(t, func(a *config.GPUPreemptArgs) { a.MinimumRuntime.Duration = time.Hour }), func(p *v1.Pod) {
+			p.Status.StartTime = new(metav1.NewTime(noon.Add(-time.Hour)))
+		}, Ready},
+	} {
+		o := racks()
+		o.Pods = everywhere(t, 10, 10)
+		for _, p := range o.Pods {
+			if c.change != nil {
+				c.change(p)
+			}
+		}
+		v := viewOf(t, o)
+		var err error
+		v.Guards, err = guardsOf(c.args)
+		must.OK(t, err)
+		if got := v.Decide(work("w", set("main", 1, template(10, class("high"))))); got.State != c.want {
+			t.Errorf("%s: %+v, want %s", name, got, c.want)
+		}
+	}
+}
+
+// A pod of one slot that wants a rate gets as many slots as the curves say: those of the arguments, or of its profile where its namespace may use
+// its own. Where no device reaches the rate, its user may change that without a new Workload.
+func TestDecideByCurves(t *testing.T) {
+	given, err := workloads.GivenCurves(&config.GPUShareArgs{
+		ModelCosts:  []config.ModelCost{{Model: testkit.A100.Name, Cost: resource.MustParse("1")}},
+		Throughputs: []config.Throughput{{Profile: "bert", Model: testkit.A100.Name, Share: 100, Rate: resource.MustParse("200")}},
+	})
+	must.OK(t, err)
+	allowed := func(string) bool { return true }
+	for _, c := range []struct {
+		name   string
+		curves workloads.Curves
+		own    int64 // the rate on a whole device by the profile, 0 for no profile
+		taken  vgpu.Slots
+		state  State
+		says   string
+	}{
+		{"five slots, and five are free", given, 0, 5, Ready, "1 of 1 pods"},
+		{"five slots, and three are free", given, 0, 7, Pending, "takes 0"},
+		{"no curve", workloads.Curves{}, 0, 0, Retry, "metadata.annotations[tandem-gpu.io/rate]"},
+		{"a curve that does not reach the rate", workloads.Curves{Own: allowed}, 90, 0, Retry, "metadata.annotations[tandem-gpu.io/rate]"},
+		{"a curve of the namespace, which may not use it", workloads.Curves{}, 200, 0, Retry, workloads.LabelOwnCurves},
+		{"a curve of the namespace, which may use it, and three slots are free", workloads.Curves{Own: allowed}, 200, 7, Pending, "takes 0"},
+		{"a curve of the namespace, which may use it", workloads.Curves{Own: allowed}, 200, 5, Ready, "1 of 1 pods"},
+	} {
+		o := racks()
+		if c.taken > 0 {
+			o.Pods = everywhere(t, c.taken, 0)
+		}
+		v := viewOf(t, o)
+		v.Curves = c.curves
+		if c.own > 0 {
+			profile := v1alpha1.WorkloadProfile{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "bert"}}
+			profile.Spec.Throughputs = []v1alpha1.ProfileThroughput{{Model: testkit.A100.Name, SharePercent: 100, Rate: resource.NewQuantity(c.own, resource.DecimalSI)}}
+			v.Profiles.Set([]v1alpha1.WorkloadProfile{profile})
+		}
+		wants := template(1, annotate(v1alpha1.AnnotationRate, "100"), func(t *v1.PodTemplateSpec) { t.Labels[v1alpha1.LabelProfile] = "bert" })
+		if got := v.Decide(work("w", set("main", 1, wants))); got.State != c.state || !strings.Contains(got.Message, c.says) {
+			t.Errorf("%s: %+v, want %s with %q", c.name, got, c.state, c.says)
+		}
+	}
+}
+
+// A pod that names several gangs is in the one that the scheduler takes: a PodGroup that the API server does not serve gives way to the label. The
+// least number is the label's then; of a PodGroup the check takes all pods.
+func TestDecideByServedPodGroups(t *testing.T) {
+	for _, c := range []struct {
+		served podgroup.Served
+		want   State
+	}{
+		{podgroup.Served{}, Ready},
+		{podgroup.Served{XK8s: true}, Retry},
+		{podgroup.Served{Native: "v1"}, Ready},
+	} {
+		v := viewOf(t, racks())
+		v.Served = c.served
+		grouped := template(10, inGang("train", "2"), func(t *v1.PodTemplateSpec) { t.Labels[membership.LabelPodGroup] = "train" })
+		if got := v.Decide(work("w", set("main", 12, grouped))); got.State != c.want {
+			t.Errorf("%+v: %+v, want %s", c.served, got, c.want)
+		}
+	}
+}
+
 // Workloads of one pass do not get the same devices.
 func TestDecideInTurn(t *testing.T) {
-	v := viewOf(racks())
+	v := viewOf(t, racks())
 	for i, want := range []State{Ready, Ready, Pending} {
 		if got := v.Decide(work(fmt.Sprint("w", i), set("main", 4, template(10)))); got.State != want {
 			t.Errorf("Workload %d: %+v, want %s", i, got, want)
@@ -149,7 +255,7 @@ func TestDecideInTurn(t *testing.T) {
 func TestDecideInTurnByPreemption(t *testing.T) {
 	o := racks()
 	o.Pods = everywhere(t, 10, 0)
-	v := viewOf(o)
+	v := viewOf(t, o)
 	for i, want := range []State{Ready, Ready, Pending} {
 		if got := v.Decide(work(fmt.Sprint("w", i), set("main", 4, template(10, class("high"))))); got.State != want {
 			t.Errorf("Workload %d: %+v, want %s", i, got, want)
@@ -161,7 +267,7 @@ func TestDecideInTurnByPreemption(t *testing.T) {
 func TestDecideEvictsWhereItRuns(t *testing.T) {
 	o := racks()
 	o.Pods = everywhere(t, 10, 0)
-	v := viewOf(o)
+	v := viewOf(t, o)
 	if got := v.Decide(work("high", set("main", 4, template(10, class("high"))))); got.State != Ready {
 		t.Errorf("a Workload that may preempt: %+v", got)
 	}
@@ -179,7 +285,7 @@ func TestDecideEvictsNoMoreThanItNeeds(t *testing.T) {
 		}
 		o.Pods = append(o.Pods, p)
 	}
-	v := viewOf(o)
+	v := viewOf(t, o)
 	for i, p := range o.Pods {
 		if i >= 2 {
 			*p.Spec.Priority = 1000
@@ -214,7 +320,7 @@ func TestDecideEvictsTheLeastUrgent(t *testing.T) {
 			}
 			o.Pods = append(o.Pods, p)
 		}
-		v := viewOf(o)
+		v := viewOf(t, o)
 		if got := v.Decide(work("half", set("main", 1, template(5, class("high"))))); got.State != Ready {
 			t.Fatalf("half of a device: %+v", got)
 		}
@@ -239,7 +345,7 @@ func TestKeep(t *testing.T) {
 			p.OwnerReferences = owner("job")
 			o.Pods = append(o.Pods, p)
 		}
-		v := viewOf(o)
+		v := viewOf(t, o)
 		v.keep(w)
 		if got := v.Decide(work("four", set("main", 4, template(10)))); got.State != want {
 			t.Errorf("with %d pods bound, four more GPUs: %+v", bound, got)
@@ -271,7 +377,7 @@ func TestKeepByPodset(t *testing.T) {
 		p.OwnerReferences = owner("job")
 		c.change(p)
 		o.Pods = append(o.Pods, p)
-		v := viewOf(o)
+		v := viewOf(t, o)
 		v.keep(w)
 		if got := v.Decide(work("more", set("main", c.free+1, template(10)))); got.State == Ready {
 			t.Errorf("beside a pod %s: %+v for %d more GPUs", name, got, c.free+1)

@@ -1,7 +1,6 @@
 package placeable
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
 	"maps"
@@ -12,7 +11,8 @@ import (
 
 	"github.com/tandem-gpu/tandem/internal/cluster/kube"
 	"github.com/tandem-gpu/tandem/internal/cluster/membership"
-	"github.com/tandem-gpu/tandem/internal/controller/snapshot"
+	"github.com/tandem-gpu/tandem/internal/cluster/podgroup"
+	"github.com/tandem-gpu/tandem/internal/cluster/workloads"
 	"github.com/tandem-gpu/tandem/pkg/gang"
 	"github.com/tandem-gpu/tandem/pkg/vgpu"
 )
@@ -50,7 +50,7 @@ type group struct {
 
 // groups returns the pods of a Workload that ask for GPUs, or are in a gang of such pods. An error names the field of the Workload that is
 // wrong.
-func groups(c *snapshot.Cluster, w *Workload, flavors map[string]Flavor, classes *Classes) ([]*group, error) {
+func (v *View) groups(w *Workload) ([]*group, error) {
 	var list []*group
 	pods := 0
 	for i := range w.Spec.PodSets {
@@ -60,18 +60,21 @@ func groups(c *snapshot.Cluster, w *Workload, flavors map[string]Flavor, classes
 		if pods += count; count < 0 || pods > MaxPods {
 			return nil, fmt.Errorf("%s.count: the check looks at up to %d pods of a Workload, and this one has more", path, MaxPods)
 		}
-		pod := templateOf(w, set, assigned, flavors, classes)
-		request, err := requestOf(pod)
+		pod := templateOf(w, set, assigned, v.Flavors, &v.Classes)
+		request, err := kube.WholeRequest(pod, v.Now)
 		if err != nil {
 			return nil, inTemplate(path, err)
 		}
-		g, err := join(&list, w, set, pod)
+		if err := v.complete(pod, &request); err != nil {
+			return nil, &unmet{inTemplate(path, err)}
+		}
+		g, err := v.join(&list, w, set, pod)
 		if err != nil {
 			return nil, inTemplate(path, err)
 		}
 		g.spec, g.done = g.spec+int(set.Count), g.done+w.reclaimable(set)
 		g.sets, g.counts = append(g.sets, set.Name), append(g.counts, count)
-		g.addMembers(gang.Member{Request: request, Kind: c.Kind(pod)}, fmt.Sprintf("%s-%s", w.Name, set.Name), count)
+		g.addMembers(gang.Member{Request: request, Kind: v.Cluster.Kind(pod)}, fmt.Sprintf("%s-%s", w.Name, set.Name), count)
 		if !g.own {
 			g.MinCount = len(g.Members)
 		}
@@ -144,18 +147,30 @@ func templateOf(w *Workload, set *PodSet, assigned map[v1.ResourceName]string, f
 	return pod
 }
 
-// requestOf returns what a pod requests: devices, and CPU and memory of its host.
-func requestOf(pod *v1.Pod) (vgpu.Request, error) {
-	request, err := kube.Request(pod)
-	if err == nil {
-		request.Host, err = kube.Host(pod)
+// unmet is why no device of the cluster meets what a pod wants by the curves and the profile of its workload, which may change.
+type unmet struct{ error }
+
+// complete sizes a request by the curves of its workload, as the scheduler does.
+func (v *View) complete(pod *v1.Pod, r *vgpu.Request) error {
+	if len(r.Containers) == 0 {
+		return nil
 	}
-	return request, err
+	if v.offers == nil {
+		v.offers = vgpu.Offers(v.Cluster.Nodes)
+	}
+	profile := v.Profiles.Of(pod)
+	if err := v.Curves.Complete(pod, r, profile, v.offers); err != nil {
+		return err
+	}
+	if err := workloads.TooLittle(pod, r, profile, v.offers); err != nil {
+		return err
+	}
+	return nil
 }
 
 // join returns the group of a pod: the gang that it names, or a new group.
-func join(list *[]*group, w *Workload, set *PodSet, pod *v1.Pod) (*group, error) {
-	name, least, err := gangOf(pod)
+func (v *View) join(list *[]*group, w *Workload, set *PodSet, pod *v1.Pod) (*group, error) {
+	name, least, err := v.gangOf(pod)
 	if err != nil {
 		return nil, err
 	}
@@ -185,20 +200,17 @@ func join(list *[]*group, w *Workload, set *PodSet, pod *v1.Pod) (*group, error)
 
 // gangOf returns the name of the gang of a pod, "" for none, and the least number of members. The number is 0 for gangs with a PodGroup, which the check
 // does not read.
-func gangOf(pod *v1.Pod) (name string, least int, err error) {
-	names := membership.GangsOf(pod)
-	switch {
-	case names.Native != "" || names.XK8s != "":
-		return cmp.Or(names.Native, names.XK8s), 0, nil
-	case names.Label != "":
+func (v *View) gangOf(pod *v1.Pod) (name string, least int, err error) {
+	ref, member := v.Served.Of(pod)
+	if !member {
+		return "", 0, nil
+	}
+	if err = podgroup.Unnamed(ref); err == nil && ref.Source == podgroup.Label {
 		if least, err = membership.MinMembers(pod); err == nil {
 			_, err = membership.ElasticSizes(pod.Annotations, least)
 		}
-		return names.Label, least, err
-	case membership.SpeaksOfGang(pod):
-		return "", 0, membership.NamelessGang()
 	}
-	return "", 0, nil
+	return ref.Name, least, err
 }
 
 // addMembers adds pods of a template.

@@ -10,9 +10,11 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/tandem-gpu/tandem/internal/cluster/arguments"
 	"github.com/tandem-gpu/tandem/internal/cluster/kube"
 	"github.com/tandem-gpu/tandem/internal/controller/snapshot"
 	"github.com/tandem-gpu/tandem/internal/testkit"
+	"github.com/tandem-gpu/tandem/pkg/api/config"
 	"github.com/tandem-gpu/tandem/pkg/api/v1alpha1"
 	"github.com/tandem-gpu/tandem/pkg/vgpu"
 	"github.com/tandem-gpu/tandem/test/must"
@@ -161,11 +163,25 @@ func everywhere(t testing.TB, slots vgpu.Slots, priority int32) (pods []*v1.Pod)
 	return pods
 }
 
-// viewOf returns the view of a pass.
-func viewOf(o snapshot.Objects) *View {
+// preemption returns the default arguments of GPUPreempt, with changes.
+func preemption(t testing.TB, changes ...func(*config.GPUPreemptArgs)) *config.GPUPreemptArgs {
+	t.Helper()
+	standard, err := arguments.Defaults()
+	must.OK(t, err)
+	for _, change := range changes {
+		change(standard.Preempt)
+	}
+	return standard.Preempt
+}
+
+// viewOf returns the view of a pass, of a scheduler with the default arguments.
+func viewOf(t testing.TB, o snapshot.Objects) *View {
+	t.Helper()
 	var r snapshot.Reader
+	guards, err := guardsOf(preemption(t))
+	must.OK(t, err)
 	return &View{
-		Cluster: r.Read(o), Pods: o.Pods,
+		Cluster: r.Read(o), Pods: o.Pods, Guards: guards, Now: o.At,
 		Flavors: map[string]Flavor{
 			"r1": {NodeLabels: map[string]string{rack: "r1"}}, "r7": {NodeLabels: map[string]string{rack: "r7"}},
 			"tainted": {Tolerations: []v1.Toleration{{Key: "gpu", Operator: v1.TolerationOpExists}}},

@@ -158,13 +158,19 @@ func (c *Controller) view(ctx context.Context) (*View, error) {
 		return nil, fmt.Errorf("list nodes: %w", err)
 	}
 	var gpus v1alpha1.GPUNodeList
-	if err := c.options.GPUNodes.List(ctx, &gpus, client.UnsafeDisableDeepCopy); err != nil {
+	if err := c.options.Reader.List(ctx, &gpus, client.UnsafeDisableDeepCopy); err != nil {
 		return nil, fmt.Errorf("list GPUNodes: %w", err)
 	}
 	for i := range gpus.Items {
 		o.GPUNodes = append(o.GPUNodes, &gpus.Items[i])
 	}
-	v := &View{Cluster: c.reader.Read(o), Flavors: map[string]Flavor{}}
+	if err := c.profiles.Read(ctx, c.options.Reader); err != nil {
+		return nil, err
+	}
+	v := &View{
+		Cluster: c.reader.Read(o), Flavors: map[string]Flavor{}, Curves: c.options.Curves, Profiles: c.profiles, Served: c.options.Served,
+		Guards: c.guards, Now: o.At,
+	}
 	v.Pods = slices.DeleteFunc(slices.Clone(o.Pods), func(p *v1.Pod) bool { return p.Spec.NodeName == "" })
 	if v.Classes, err = c.priorities(); err != nil {
 		return nil, err
@@ -205,7 +211,7 @@ func (c *Controller) priorities() (Classes, error) {
 
 // keep takes the places of the pods of a Workload that have no node yet: Kueue has just started it.
 func (v *View) keep(w *Workload) {
-	list, err := groups(v.Cluster, w, v.Flavors, &v.Classes)
+	list, err := v.groups(w)
 	if err != nil {
 		return // no pod of it runs
 	}

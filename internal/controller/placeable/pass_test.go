@@ -55,8 +55,8 @@ func newWorld(t *testing.T) *world {
 	w.core = informers.NewSharedInformerFactory(kubefake.NewClientset(), 0)
 	var err error
 	w.Controller, err = New(Options{
-		Informers: w.core, Kueue: w.kueue, Dynamic: w.objects, GPUNodes: gpus.Build(), Every: time.Second, Patience: time.Minute,
-		Now: func() time.Time { return w.time },
+		Informers: w.core, Kueue: w.kueue, Dynamic: w.objects, Reader: gpus.Build(), Every: time.Second, Patience: time.Minute,
+		Now: func() time.Time { return w.time }, Preemption: preemption(t),
 	})
 	must.OK(t, err)
 	for _, n := range o.Nodes {

@@ -245,7 +245,7 @@ func TestKeepPart(t *testing.T) {
 	p := runs(t, "started-0", "n0", 0, 10, 0)
 	p.OwnerReferences = []metav1.OwnerReference{owner("job")[0]}
 	o.Pods = append(o.Pods, p)
-	v := viewOf(o)
+	v := viewOf(t, o)
 	v.keep(w)
 	if got := v.Decide(work("other", set("main", 1, template(10)))); got.State != Pending {
 		t.Errorf("beside an elastic gang that takes all GPUs: %+v", got)

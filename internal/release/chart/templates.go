@@ -186,7 +186,9 @@ func workloadMarks(t *template, o object) {
 	volumes, _ := spec["volumes"].([]any)
 	for _, v := range volumes {
 		if m, ok := at(v, "configMap").(map[string]any); ok {
-			m["name"] = t.value(hashed(name, configMapName(m["name"].(string))))
+			config := configMapName(m["name"].(string))
+			of := strings.TrimSuffix(strings.TrimPrefix(config, "tandem-"), "-config") // the controller reads the scheduler's too
+			m["name"] = t.value(hashed(of, config))
 		}
 	}
 	spec[t.lines(with("imagePullSecrets", ".Values.images.pullSecrets"))] = ""

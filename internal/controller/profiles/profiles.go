@@ -1,7 +1,9 @@
-package elasticity
+// Package profiles keeps what WorkloadProfiles declare, for controllers that look at them in each pass.
+package profiles
 
 import (
 	"context"
+	"fmt"
 
 	v1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -10,9 +12,9 @@ import (
 	"github.com/tandem-gpu/tandem/pkg/api/v1alpha1"
 )
 
-// profiles are the WorkloadProfiles that users named, by "namespace/name".
-type profiles struct {
-	byName map[string]readProfile
+// Profiles are the WorkloadProfiles that users named. The zero value has none.
+type Profiles struct {
+	byName map[string]readProfile // by "namespace/name"
 }
 
 // readProfile is a profile and the version of the object that it was read from.
@@ -21,15 +23,21 @@ type readProfile struct {
 	workload *workloads.Workload
 }
 
-// read reads the WorkloadProfiles that have changed.
-func (p *profiles) read(ctx context.Context, from client.Reader) error {
+// Read reads the WorkloadProfiles that have changed.
+func (p *Profiles) Read(ctx context.Context, from client.Reader) error {
 	var list v1alpha1.WorkloadProfileList
 	if err := from.List(ctx, &list, client.UnsafeDisableDeepCopy); err != nil {
-		return err
+		return fmt.Errorf("list WorkloadProfiles: %w", err)
 	}
-	byName := make(map[string]readProfile, len(list.Items))
-	for i := range list.Items {
-		o := &list.Items[i]
+	p.Set(list.Items)
+	return nil
+}
+
+// Set sets all WorkloadProfiles that there are.
+func (p *Profiles) Set(all []v1alpha1.WorkloadProfile) {
+	byName := make(map[string]readProfile, len(all))
+	for i := range all {
+		o := &all[i]
 		if o.Labels[v1alpha1.LabelLearned] == "true" {
 			continue // it declares nothing
 		}
@@ -41,17 +49,10 @@ func (p *profiles) read(ctx context.Context, from client.Reader) error {
 		}
 	}
 	p.byName = byName
-	return nil
 }
 
-// declareCost reports whether the profile that a pod names declares what a change of size costs.
-func (p *profiles) declareCost(pod *v1.Pod) bool {
-	profile := p.of(pod)
-	return profile != nil && profile.Scaling().ResizeTime >= 0
-}
-
-// of returns the profile that a pod names, nil for none.
-func (p *profiles) of(pod *v1.Pod) *workloads.Workload {
+// Of returns the profile that a pod names, nil for none.
+func (p *Profiles) Of(pod *v1.Pod) *workloads.Workload {
 	name := pod.Labels[v1alpha1.LabelProfile]
 	if name == "" {
 		return nil
