@@ -176,7 +176,7 @@ func TestDecideByArgumentsOfPreemption(t *testing.T) {
 }
 
 // A pod of one slot that wants a rate gets as many slots as the curves say: those of the arguments, or of its profile where its namespace may use
-// its own. Where no device reaches the rate, its user may change that without a new Workload.
+// its own. If no device reaches the rate, the Workload is tried again: its user may correct the profile.
 func TestDecideByCurves(t *testing.T) {
 	given, err := workloads.GivenCurves(&config.GPUShareArgs{
 		ModelCosts:  []config.ModelCost{{Model: testkit.A100.Name, Cost: resource.MustParse("1")}},

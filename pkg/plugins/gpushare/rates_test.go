@@ -198,7 +198,7 @@ func curves(points ...[4]string) *v1alpha1.WorkloadProfile {
 	return p
 }
 
-// The snapshot has of a waiting pod what its rate takes on each model, as it is tried: kubectl tandem why asks where that fits. Where nothing
+// The snapshot has of a waiting pod what its rate takes on each model, as it is tried: kubectl tandem why asks where that fits. If nothing
 // reaches the rate, the request is the pod's own.
 func TestSnapshotOfRates(t *testing.T) {
 	d := ratedDesk(t) // 300 on an A100 for 3, 100 on a T4 for 0.5

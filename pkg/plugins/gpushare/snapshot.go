@@ -356,7 +356,7 @@ func (p *Plugin) snapshotPending(w *waiting, gangOf func(*v1.Pod) *snapshot.Gang
 		out.Gates = append(out.Gates, w.pod.Spec.SchedulingGates[i].Name)
 	}
 	if r, err := readRequest(w.pod); err == nil {
-		// Where no model reaches its rate or latency, the last refusal says so.
+		// The last refusal says that no model reaches its rate or latency.
 		_ = p.state.complete(w.pod, &r, p.state.learner.Snapshot(), p.state.offered())
 		out.Request = snapshot.RequestOf(&r, 0)
 		out.Request.EndsAfterSeconds, _ = kube.LongestRun(w.pod)
