@@ -18,6 +18,10 @@ type World struct {
 	Noise float64
 	// Load is how long a replica loads, and Delay how old measurements are, beyond the window that they are of.
 	Load, Delay time.Duration
+	// Buckets are the upper bounds in seconds of a histogram from which latencies are read, as Prometheus does: nil for exact ones. Summaries has each
+	// replica say its own, of which the longest counts.
+	Buckets   []float64
+	Summaries bool
 	// Lie is measured in place of the latency at a time, where it is above 0; nil is never.
 	Lie func(at float64) time.Duration
 	// Clock is by how much the controller's clock is wrong at a time, in seconds; nil is never.
@@ -52,7 +56,10 @@ type queue struct {
 	free []float64
 }
 
-type answer struct{ at, took float64 }
+type answer struct {
+	at, took float64
+	by       *queue
+}
 
 // Change is one of the size.
 type Change struct {
@@ -125,7 +132,7 @@ func (p *Plant) serve(span float64) {
 		}
 		took := r.Time.Seconds() * valueAt(p.Slower, at, 1) * (fixed + (1-fixed)*p.rand.ExpFloat64())
 		s.free[first] = max(at, s.free[first]) + took
-		p.answers = append(p.answers, answer{s.free[first], s.free[first] - at})
+		p.answers = append(p.answers, answer{s.free[first], s.free[first] - at, s})
 	}
 }
 
@@ -152,7 +159,7 @@ func (p *Plant) measure() (rate float64, latency time.Duration) {
 	in := func(t float64) bool { return t > at-window && t <= at }
 	p.arrived = slices.DeleteFunc(p.arrived, func(t float64) bool { return t < at-window })
 	p.answers = slices.DeleteFunc(p.answers, func(a answer) bool { return a.at < at-window })
-	count, took := 0, []float64(nil)
+	count, took, each := 0, []float64(nil), map[*queue][]float64{}
 	for _, t := range p.arrived {
 		if in(t) {
 			count++
@@ -161,20 +168,47 @@ func (p *Plant) measure() (rate float64, latency time.Duration) {
 	for _, a := range p.answers {
 		if in(a.at) {
 			took = append(took, a.took)
+			each[a.by] = append(each[a.by], a.took)
 		}
 	}
 	if len(took) >= fewest {
-		slices.Sort(took)
-		exact := took[int(quantile*float64(len(took)))]
-		if p.Windows++; exact > p.Fleet.Promise.Within.Seconds() {
+		measured := quantileOf(took)
+		if p.Windows++; measured > p.Fleet.Promise.Within.Seconds() {
 			p.Broken++
 		}
-		latency = time.Duration(exact * math.Exp(p.Noise*p.rand.NormFloat64()) * float64(time.Second))
+		switch {
+		case p.Buckets != nil:
+			measured = p.inBuckets(took)
+		case p.Summaries:
+			measured = 0
+			for _, took := range each {
+				measured = max(measured, quantileOf(took))
+			}
+		}
+		latency = time.Duration(measured * math.Exp(p.Noise*p.rand.NormFloat64()) * float64(time.Second))
 	}
 	if lie := valueAt(p.Lie, p.now, 0); lie > 0 {
 		latency = lie
 	}
 	return float64(count) / window, latency
+}
+
+func quantileOf(took []float64) float64 {
+	slices.Sort(took)
+	return took[int(quantile*float64(len(took)))]
+}
+
+// inBuckets is Prometheus' histogram_quantile: requests are taken to be spread evenly in a bucket, and those above the last bound to have taken that.
+func (p *Plant) inBuckets(took []float64) float64 {
+	rank, below, low := quantile*float64(len(took)), 0, 0.
+	for _, high := range p.Buckets {
+		upTo, _ := slices.BinarySearch(took, math.Nextafter(high, math.Inf(1)))
+		if float64(upTo) >= rank {
+			return low + (high-low)*(rank-float64(below))/float64(upTo-below)
+		}
+		below, low = upTo, high
+	}
+	return low
 }
 
 // decide measures, decides, and carries that out.

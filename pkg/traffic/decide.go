@@ -38,9 +38,10 @@ const (
 	// fullUse is the part of its rate that a replica serves where no promise can be kept.
 	fullUse = .7
 	// leastUse is the least part of its rate that a replica is taken to serve, where it keeps the promise at all: below it, a hundredth more or less
-	// of a time that is not known so well means many times the replicas. learnedKeeps is the least part of what the declaration says that is left of
-	// it when the slowdown is taken off. The guard asks for more where measurements show that less is served.
-	leastUse, learnedKeeps = .2, 2. / 3
+	// of a time that is not known so well means many times the replicas. Near the edge of a promise the same goes for what sizedFor takes away, and for
+	// what is learned: sizedKeeps is the least part that is left of what a replica serves within the whole promise, learnedKeeps that of what its
+	// declaration serves, when the slowdown is taken off. The guard asks for more where measurements show that less is served.
+	leastUse, learnedKeeps, sizedKeeps = .2, 2. / 3, .75
 )
 
 // Decide returns how many replicas each variant of a fleet should have now, and which part of the requests. It grows at once to what the
@@ -129,8 +130,7 @@ func (d *decision) measure() {
 	d.slowed, d.dividing = make([]Replica, len(d.fleet.Variants)), make([]Replica, len(d.fleet.Variants))
 	d.divides = make([]float64, len(d.fleet.Variants))
 	keeps := false
-	promise, usable := d.fleet.Promise, 0
-	promise.Within = scaled(promise.Within, sizedFor)
+	usable := 0
 	for i := range d.fleet.Variants {
 		if v := &d.fleet.Variants[i]; !v.Fails && v.Most > 0 {
 			usable++
@@ -145,8 +145,8 @@ func (d *decision) measure() {
 		if v.Fails {
 			continue
 		}
-		s.Capacity = v.capacity(s.Slowdown, promise)
-		d.divides[i] = v.capacity(m.dividesBy(), promise)
+		s.Capacity = v.capacity(s.Slowdown, d.fleet.Promise)
+		d.divides[i] = v.capacity(m.dividesBy(), d.fleet.Promise)
 		keeps = keeps || s.Capacity > 0
 		if best := d.slowed[i].Best(d.fleet.Promise.Quantile); d.plan.Best == 0 || best < d.plan.Best {
 			d.plan.Best = best
@@ -166,12 +166,13 @@ func (d *decision) measure() {
 
 // capacity returns what a replica that was learned to be slower serves within a promise, 0 where it keeps that at no rate.
 func (v *Variant) capacity(slowdown float64, promise Promise) float64 {
-	slowed := v.Replica.Slowed(slowdown)
+	slowed, sized := v.Replica.Slowed(slowdown), promise
+	sized.Within = scaled(promise.Within, sizedFor)
 	served := slowed.Capacity(promise)
 	if served == 0 {
 		return 0
 	}
-	return max(served, leastUse*slowed.top(), learnedKeeps*v.Replica.Capacity(promise)/max(1, slowdown))
+	return max(slowed.Capacity(sized), sizedKeeps*served, leastUse*slowed.top(), learnedKeeps*v.Replica.Capacity(promise)/max(1, slowdown))
 }
 
 // options returns the variants as options. With keep, none has fewer replicas than now.

@@ -63,8 +63,9 @@ const (
 	mostTrend = 2
 	// leastNew is the least part of a window that new requests are taken to fill: less takes noise for a spike, more sees spikes late.
 	leastNew = .25
-	// byChance is how many standard deviations of requests that come by chance (Poisson) are no sign of more.
-	byChance = 3
+	// byChance is how many standard deviations of requests that come by chance (Poisson) are no sign of more, and trendByChance how many those of a slope
+	// are none. A day has 1,440 minutes, and four windows in each: with less, chance makes a fleet of few requests grow in hours.
+	byChance, trendByChance = 4, 3.5
 	// soon is how far ahead the margin is judged, in minutes: until another replica has loaded, mostly.
 	soon = 2
 )
@@ -103,13 +104,13 @@ func (f *Forecast) Observe(rate float64, at time.Time) error {
 // Example: 100 a second arrived in the last minutes, and 150 in the minute that ends 15 s later. A quarter of that is new: 300 a second.
 func (f *Forecast) Notice(rate float64, at time.Time, window time.Duration) {
 	minute, second := at.Unix()/60, at.Unix()%60
-	if !(rate <= MaxRate) || f.Last == 0 || minute != f.Last || rate <= f.usual(0) {
+	if !(rate <= MaxRate) || f.Last == 0 || minute != f.Last || rate <= max(f.usual(0), f.now()+chance(f.now(), window.Seconds())) {
 		return
 	}
 	last := f.Recent[len(f.Recent)-1]
 	gone := min(last, f.Recent[max(0, len(f.Recent)-2)]) // the rate of the requests that the window has left behind
 	part := min(1, max(leastNew, float64(second)/window.Seconds()))
-	if chance := byChance * math.Sqrt(max(last, rate)*part/window.Seconds()); rate-last < chance {
+	if byNew := max(last, rate) * part; rate-last < chance(2*byNew, window.Seconds()) { // of the new requests, and of those that they replace
 		f.Newest = max(f.Newest, rate)
 		return
 	}
@@ -119,13 +120,14 @@ func (f *Forecast) Notice(rate float64, at time.Time, window time.Duration) {
 // judge takes in how right the last forecast was.
 //
 // A jump is one miss, however many minutes it takes: those after the first one in recentMinutes teach nothing. The first minutes of all teach nothing
-// either: there was no forecast yet.
+// either: there was no forecast yet. What chance explains is no miss: the promise is for requests that come by chance.
 func (f *Forecast) judge(rate float64) {
 	margin := &f.SteadyMargin
 	if f.Expected.Rises {
 		margin = &f.RiseMargin
 	}
-	if f.SinceMiss++; rate > f.Expected.Rate*(1+*margin) {
+	expected := f.Expected.Rate
+	if f.SinceMiss++; rate > expected*(1+*margin) && rate > expected+chance(expected, 60) {
 		if f.SinceMiss >= recentMinutes && len(f.Recent) >= recentMinutes/2 {
 			*margin = min(mostMargin, *margin+marginRises)
 			f.SinceMiss = 0
@@ -168,15 +170,25 @@ func (f *Forecast) now() float64 {
 	return sum / max(1, float64(n))
 }
 
+// chance returns by how much a rate of requests that come by chance may differ from its mean in so many seconds, without being a sign of another one.
+func chance(rate, seconds float64) float64 { return byChance * math.Sqrt(rate/seconds) }
+
 // trend returns what the short window says of so many minutes from now: the least that lines by least squares through all of it, its half and its
-// last three minutes lead to. A rise that is over is no trend, nor is a jump, nor what was seen for a few minutes only. It leads to no more than twice of
-// what arrived.
+// last three minutes lead to. A rise that is over is no trend, nor is a jump, nor what was seen for a few minutes only, nor one that chance explains.
+// It leads to no more than twice of what arrived.
 func (f *Forecast) trend(minutes float64) float64 {
 	n := len(f.Recent)
-	if n < recentMinutes/2 {
+	if n < recentMinutes || !rises(f.Recent) {
 		return f.now()
 	}
 	return min(line(f.Recent, minutes), line(f.Recent[n-recentMinutes/2:], minutes), line(f.Recent[n-3:], minutes), mostTrend*slices.Max(f.Recent))
+}
+
+// rises reports whether the rates of minutes rise by more than chance explains.
+func rises(rates []float64) bool {
+	last := float64(len(rates)-1) / 2
+	mean, squares := line(rates, -last), last*(last+1)*(2*last+1)/3
+	return line(rates, 1-last)-mean > trendByChance*math.Sqrt(mean/60/squares)
 }
 
 // line returns what a line by least squares through rates leads to.

@@ -2,6 +2,7 @@ package traffic
 
 import (
 	"math"
+	"math/rand/v2"
 	"testing"
 	"time"
 
@@ -126,6 +127,53 @@ func TestPropertyNoticesJumps(t *testing.T) {
 	})
 }
 
+// Requests that come by chance, at a constant mean rate and a few in a minute, are no reason to expect more: no margin is learned from them, and in three
+// hours no minute, and no window within one, has less than half of what is expected.
+func TestPropertyChanceIsNoTrend(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		mean, ahead := math.Exp(rapid.Float64Range(-1, 4).Draw(t, "mean")), time.Duration(rapid.IntRange(0, 10).Draw(t, "ahead"))*time.Minute
+		r := rand.New(rand.NewPCG(uint64(rapid.IntRange(0, 1000).Draw(t, "seed")), 1))
+		var f Forecast
+		var quarters []float64 // of a minute, in requests
+		next := r.ExpFloat64() / mean
+		for q := range 12 * 60 {
+			n := 0.
+			for ; next < float64(15*(q+1)); next += r.ExpFloat64() / mean {
+				n++
+			}
+			if quarters = append(quarters, n); q < 3 {
+				continue
+			}
+			rate, at := 0., midnight.Add(time.Duration(q+1)*15*time.Second)
+			for _, n := range quarters[q-3:] {
+				rate += n / 60
+			}
+			if q%4 == 3 {
+				must.OK(t, f.Observe(rate, at))
+			} else {
+				f.Notice(rate, at, time.Minute)
+			}
+			if most := 1.25*mean + 2*chance(mean, 60); f.Highest(ahead) > most {
+				t.Fatalf("quarter %d: %v are expected, %v a second come: %+v", q, f.Highest(ahead), mean, f.Recent)
+			}
+		}
+		if f.SteadyMargin > 2*leastMargin+2*marginRises {
+			t.Fatalf("a margin of %v is learned of chance", f.SteadyMargin)
+		}
+	})
+}
+
+// A fleet that begins has no trend: its first minutes are a jump from nothing.
+func TestForecastBeginsWithoutTrend(t *testing.T) {
+	var f Forecast
+	rates := []float64{0, 1.53, 1.38, 1.57, 1.95}
+	observe(t, &f, 0, len(rates), func(m int) float64 { return rates[m] })
+	if got := f.Highest(10 * time.Minute); got > 2.2 {
+		t.Errorf("%v are expected after %v", got, rates)
+	}
+}
+
 // A value that is no rate, or a time that is no later one, changes nothing.
 func TestForecastRefuses(t *testing.T) {
 	var f Forecast
@@ -147,7 +195,7 @@ func TestForecastRefuses(t *testing.T) {
 	}
 }
 
-// Few minutes of a load with noise bring more than the forecast: after a day at most three in a thousand. The margin does not run away.
+// Few minutes of a load with noise bring more than the forecast and than chance explains: after a day at most three in a thousand. The margin does not run away.
 func TestPropertyCoverage(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
@@ -159,7 +207,7 @@ func TestPropertyCoverage(t *testing.T) {
 		for m := range minutes {
 			x := math.Abs(math.Sin(float64(m)*12.9898+seed)) * 43758.5453
 			rate := level * (1 + swing*math.Sin(float64(m)/1440*2*math.Pi)) * (1 + noise*(x-math.Floor(x)))
-			if m >= 1440 && rate > f.Highest(soon*time.Minute) {
+			if m >= 1440 && rate > f.Highest(soon*time.Minute) && rate > f.Expected.Rate+chance(f.Expected.Rate, 60) {
 				misses++
 			}
 			must.OK(t, f.Observe(rate, midnight.Add(time.Duration(m+1)*time.Minute)))

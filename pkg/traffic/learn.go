@@ -213,7 +213,8 @@ func (m *VariantMemory) fill(v *Variant, within time.Duration, now, window int64
 		return
 	}
 	m.Queue = min(max(0, m.Queue+passed*(v.Measured.Arrivals-top)), top*mostQueue.Seconds())
-	if v.Measured.Latency > 0 && v.Measured.Latency <= within { // with a queue, some of its requests would be among the slowest
+	// With a queue, some of its requests would be among the slowest, but while it grows they are not answered yet.
+	if v.Measured.Latency > 0 && v.Measured.Latency <= within && v.Measured.Arrivals < top {
 		m.Queue = 0
 	}
 	if v.Measured.Arrivals < full*top && m.Queue == 0 {

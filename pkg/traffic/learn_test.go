@@ -67,3 +67,42 @@ func TestLevelDoubts(t *testing.T) {
 		t.Errorf("after a calm day the doubt is %d", l.Doubt)
 	}
 }
+
+// The queue of an overload counts from its begin, although the requests that are answered meanwhile came before it, and is forgotten when the latency is
+// as promised and fewer requests come than are served.
+func TestQueueOfAnOverload(t *testing.T) {
+	v, m := Variant{Replica: single(2), Ready: 1}, &VariantMemory{}
+	for minute := range int64(3) {
+		v.Measured = Measured{Arrivals: 7, Latency: time.Second}
+		if m.fill(&v, 2*time.Second, 60*minute+60, 60); m.Queue < float64(60*5*minute) {
+			t.Errorf("after %d minutes %v requests wait, want %d", minute, m.Queue, 60*5*minute)
+		}
+	}
+	for at, x := range map[int64]struct {
+		latency time.Duration
+		drains  bool
+	}{240: {time.Minute, true}, 300: {time.Second, false}} {
+		m := *m
+		v.Ready, v.Measured = 5, Measured{Arrivals: 1.5, Latency: x.latency}
+		if m.fill(&v, 2*time.Second, at, 60); (m.Queue > 0) != x.drains {
+			t.Errorf("with a latency of %v %v requests wait", x.latency, m.Queue)
+		}
+	}
+}
+
+// Near the edge of a promise a little slowness, and the part of the promise that is kept for noise, leave about two thirds of what a replica is declared to serve.
+func TestCapacityAtTheEdgeOfAPromise(t *testing.T) {
+	f := twoGPUs()
+	f.Promise.Within, f.Variants = 6400*time.Millisecond, f.Variants[:1]
+	f.Variants[0].Replica = Replica{Rate: 3, Time: 2 * time.Second, Variation: .3}
+	declared := f.Variants[0].Replica.Capacity(f.Promise)
+	for _, slowdown := range []float64{1, 1.02, 1.04} {
+		p, _, err := Decide(&f, Seen{At: midnight, Rate: 1}, &Memory{Variants: map[string]*VariantMemory{"a100": Learn(slowdown)}}, Config{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := p.Variants[0].Capacity; got < .64*declared || got > declared {
+			t.Errorf("slower by %v it serves %v, declared are %v", slowdown, got, declared)
+		}
+	}
+}
