@@ -58,6 +58,9 @@ func presetOf(f *v1alpha1.InferenceFleet) v1alpha1.FleetQueries {
 	if f.Spec.Metrics.Preset == "vllm" {
 		tokens = vllmTokens
 	}
+	if endsBelow(f) {
+		q.Latency, q.VariantLatency = "", ""
+	}
 	if f.Spec.Promise.Of == v1alpha1.PromiseOfFirstToken {
 		q.Latency, q.VariantLatency = tokens.Latency, tokens.VariantLatency
 	}
@@ -65,6 +68,15 @@ func presetOf(f *v1alpha1.InferenceFleet) v1alpha1.FleetQueries {
 		q.PerToken = tokens.PerToken
 	}
 	return q
+}
+
+// kserveEnds is the last bound of the histogram of KServe's model server, which has the buckets that Prometheus' client for Python makes. A longer p99 is
+// measured as that bound.
+const kserveEnds = 10 * time.Second
+
+// endsBelow reports whether the preset cannot see that a fleet breaks its promise: no latency is known then, since slow replicas would be taken for fast ones.
+func endsBelow(f *v1alpha1.InferenceFleet) bool {
+	return f.Spec.Metrics.Preset == "kserve" && f.Spec.Promise.Latency.Duration >= kserveEnds
 }
 
 // defaultWindow is that of the CustomResourceDefinition.

@@ -236,6 +236,33 @@ func TestQueriesOfTokens(t *testing.T) {
 	}
 }
 
+// KServe's histogram ends at 10 s, so a fleet that promises more has no latency from it: 10 s would be measured however slow its replicas are. Its own queries count.
+func TestPromiseBeyondTheHistogram(t *testing.T) {
+	f := read[v1alpha1.InferenceFleet](t, bert)
+	for within, is := range map[time.Duration]bool{9 * time.Second: true, 10 * time.Second: false, time.Minute: false} {
+		f.Spec.Promise.Latency.Duration = within
+		for name := range presets {
+			f.Spec.Metrics = v1alpha1.FleetMetrics{Preset: name}
+			if q := queriesOf(f); (q.Latency != "" && q.VariantLatency != "") != (is || name != "kserve") || q.VariantRate == "" {
+				t.Errorf("preset %s, promise %v: %+v", name, within, q)
+			}
+		}
+		f.Spec.Metrics = v1alpha1.FleetMetrics{Preset: "kserve", Queries: &v1alpha1.FleetQueries{Latency: "own"}}
+		if q := queriesOf(f); q.Latency != "own" {
+			t.Errorf("promise %v: %+v", within, q)
+		}
+	}
+	w := newWorld(t)
+	w.change(func(s *v1alpha1.InferenceFleetSpec) {
+		s.Metrics.Preset, s.Metrics.Queries, s.Promise.Latency.Duration = "kserve", &v1alpha1.FleetQueries{Rate: "rate"}, time.Minute
+	})
+	w.arrive("47")
+	w.settle(time.Minute)
+	if got := w.message(v1alpha1.ConditionPromiseKept); !strings.HasPrefix(got, "the latency is unknown: the histogram of the preset kserve ends at 10s, and the promise is 1m0s: ") {
+		t.Errorf("PromiseKept: %s", got)
+	}
+}
+
 // The guide has the queries of all presets.
 func TestGuideListsThePresets(t *testing.T) {
 	raw, err := os.ReadFile("../../../docs/guides/inference.md")

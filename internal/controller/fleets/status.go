@@ -197,6 +197,8 @@ func (v *visit) promiseKept() condition {
 		switch {
 		case v.measured.problem != nil:
 			c.message = "the latency is unknown, since it is unknown how many requests arrive: see the condition Measured"
+		case latency == 0 && endsBelow(v.object):
+			c.message = fmt.Sprintf("the latency is unknown: the histogram of the preset kserve ends at %v, and the promise is %v: set latency and variantLatency in metrics.queries to those of a histogram that goes further", kserveEnds, within)
 		case latency > 0:
 			c.message = "the time for each token is unknown: there is no query for it, or its result is no number"
 		}
