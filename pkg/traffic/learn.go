@@ -213,8 +213,10 @@ func (m *VariantMemory) fill(v *Variant, within time.Duration, now, window int64
 		return
 	}
 	m.Queue = min(max(0, m.Queue+passed*(v.Measured.Arrivals-top)), top*mostQueue.Seconds())
-	// With a queue, some of its requests would be among the slowest, but while it grows they are not answered yet.
-	if v.Measured.Latency > 0 && v.Measured.Latency <= within && v.Measured.Arrivals < top {
+	// With a queue, some of its requests would be among the slowest, but while it grows they are not answered yet. An overload that has lasted for long
+	// without breaking the promise is none: the replicas are faster than known.
+	lasts := m.FullTo >= now-window && now-m.FullFrom > int64((within+mostDrains).Seconds())
+	if v.Measured.Latency > 0 && v.Measured.Latency <= within && (v.Measured.Arrivals < top || lasts) {
 		m.Queue = 0
 	}
 	if v.Measured.Arrivals < full*top && m.Queue == 0 {

@@ -90,6 +90,24 @@ func TestQueueOfAnOverload(t *testing.T) {
 	}
 }
 
+// Replicas that serve more than they are declared to, within the promise, have no queue. It is learned that they are faster.
+func TestFasterThanDeclared(t *testing.T) {
+	f, m := twoGPUs(), &Memory{}
+	f.Variants = f.Variants[:1]
+	v := &f.Variants[0]
+	v.Wanted, v.Ready, v.Warm, v.Part, v.Most = 1, 1, 1, 1, 1
+	v.Measured = Measured{Arrivals: 60, Latency: 100 * time.Millisecond, Quantile: .99} // 50 are declared
+	for i := range 40 {
+		p, next, err := Decide(&f, Seen{At: midnight.Add(time.Duration(i) * time.Minute), Rate: 60, Latency: v.Measured.Latency}, m, Config{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if m = next; i == 39 && p.Variants[0].Slowdown > .7 {
+			t.Errorf("the slowdown is %v, the queue %v", p.Variants[0].Slowdown, m.Variants["a100"].Queue)
+		}
+	}
+}
+
 // Near the edge of a promise a little slowness, and the part of the promise that is kept for noise, leave about two thirds of what a replica is declared to serve.
 func TestCapacityAtTheEdgeOfAPromise(t *testing.T) {
 	f := twoGPUs()
