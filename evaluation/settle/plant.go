@@ -251,6 +251,15 @@ func (p *Plant) Most(after float64) int {
 	return most
 }
 
+// Least returns the smallest size that was wanted after a time.
+func (p *Plant) Least(after float64) int {
+	least := len(p.replicas)
+	for _, c := range p.Since(after) {
+		least = min(least, c.From, c.To)
+	}
+	return least
+}
+
 // Right is the least number of replicas that keeps the promise at a rate.
 func (p *Plant) Right(rate, slower float64) int {
 	r := p.Fleet.Variants[0].Replica.Slowed(slower)

@@ -235,7 +235,7 @@ func TestPresetsRest(t *testing.T) {
 				p.resize(right+1, 0)
 				p.Run(9 * hour)
 				checkPatience(t, p)
-				if late := p.Since(2 * hour); len(late) > 4 || p.Size() < right || p.Most(hour) > 2*right {
+				if late := p.Since(2 * hour); len(late) > 4 || p.Least(0) < right || p.Most(hour) > 2*right {
 					t.Errorf("%d replicas, %d are right: %v", p.Size(), right, p.Changes)
 				}
 			})

@@ -46,7 +46,7 @@ func (d *decision) learnClasses() {
 			f = &Forecast{}
 			d.memory.Classes[c.Name] = f
 		}
-		switch f.Misses = d.cfg.Misses; {
+		switch f.Misses, f.Window = d.cfg.Misses, d.smoothed(); {
 		case !d.isKnown:
 		case d.minute > f.Last:
 			_ = f.Observe(c.Rate, d.seen.At) // both conditions were just checked

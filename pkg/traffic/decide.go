@@ -57,7 +57,7 @@ func Decide(f *Fleet, seen Seen, memory *Memory, cfg Config) (*Plan, *Memory, er
 		return nil, nil, err
 	}
 	d := &decision{fleet: f, seen: seen, cfg: cfg.withDefaults(f), memory: memory.clone(), minute: seen.At.Unix() / 60, steps: newBudget()}
-	d.memory.Forecast.Misses = cfg.Misses
+	d.memory.Forecast.Misses, d.memory.Forecast.Window = cfg.Misses, d.smoothed()
 	if f.Paused {
 		return d.pause(), d.afterPause(memory), nil
 	}

@@ -33,6 +33,8 @@ type Forecast struct {
 	SinceMiss int `json:"sinceMiss,omitempty"`
 	// Misses is the part of the minutes that may bring more than the forecast with its margin; 0 stands for DefaultMisses.
 	Misses float64 `json:"misses,omitempty"`
+	// Window is of how many seconds the rates are, by which chance is judged; 0 is a minute.
+	Window float64 `json:"window,omitempty"`
 }
 
 // Expected is the highest rate that was forecast, without a margin.
@@ -65,7 +67,7 @@ const (
 	leastNew = .25
 	// byChance is how many standard deviations of requests that come by chance (Poisson) are no sign of more, and trendByChance how many those of a slope
 	// are none. A day has 1,440 minutes, and four windows in each: with less, chance makes a fleet of few requests grow in hours.
-	byChance, trendByChance = 4, 3.5
+	byChance, trendByChance = 4, 2
 	// soon is how far ahead the margin is judged, in minutes: until another replica has loaded, mostly.
 	soon = 2
 )
@@ -104,7 +106,7 @@ func (f *Forecast) Observe(rate float64, at time.Time) error {
 // Example: 100 a second arrived in the last minutes, and 150 in the minute that ends 15 s later. A quarter of that is new: 300 a second.
 func (f *Forecast) Notice(rate float64, at time.Time, window time.Duration) {
 	minute, second := at.Unix()/60, at.Unix()%60
-	if !(rate <= MaxRate) || f.Last == 0 || minute != f.Last || rate <= max(f.usual(0), f.now()+chance(f.now(), window.Seconds())) {
+	if !(rate <= MaxRate) || f.Last == 0 || minute != f.Last || rate <= max(f.usual(0), f.now()+f.chance(f.now())) {
 		return
 	}
 	last := f.Recent[len(f.Recent)-1]
@@ -127,7 +129,7 @@ func (f *Forecast) judge(rate float64) {
 		margin = &f.RiseMargin
 	}
 	expected := f.Expected.Rate
-	if f.SinceMiss++; rate > expected*(1+*margin) && rate > expected+chance(expected, 60) {
+	if f.SinceMiss++; rate > expected*(1+*margin) && rate > expected+f.chance(expected) {
 		if f.SinceMiss >= recentMinutes && len(f.Recent) >= recentMinutes/2 {
 			*margin = min(mostMargin, *margin+marginRises)
 			f.SinceMiss = 0
@@ -173,22 +175,25 @@ func (f *Forecast) now() float64 {
 // chance returns by how much a rate of requests that come by chance may differ from its mean in so many seconds, without being a sign of another one.
 func chance(rate, seconds float64) float64 { return byChance * math.Sqrt(rate/seconds) }
 
+// chance is that of the rates that are taken in.
+func (f *Forecast) chance(rate float64) float64 { return chance(rate, cmp.Or(f.Window, 60)) }
+
 // trend returns what the short window says of so many minutes from now: the least that lines by least squares through all of it, its half and its
 // last three minutes lead to. A rise that is over is no trend, nor is a jump, nor what was seen for a few minutes only, nor one that chance explains.
 // It leads to no more than twice of what arrived.
 func (f *Forecast) trend(minutes float64) float64 {
 	n := len(f.Recent)
-	if n < recentMinutes || !rises(f.Recent) {
+	if n < recentMinutes || !f.rises() {
 		return f.now()
 	}
 	return min(line(f.Recent, minutes), line(f.Recent[n-recentMinutes/2:], minutes), line(f.Recent[n-3:], minutes), mostTrend*slices.Max(f.Recent))
 }
 
-// rises reports whether the rates of minutes rise by more than chance explains.
-func rises(rates []float64) bool {
-	last := float64(len(rates)-1) / 2
-	mean, squares := line(rates, -last), last*(last+1)*(2*last+1)/3
-	return line(rates, 1-last)-mean > trendByChance*math.Sqrt(mean/60/squares)
+// rises reports whether the last minutes rise by more than chance explains.
+func (f *Forecast) rises() bool {
+	last := float64(len(f.Recent)-1) / 2
+	mean, squares := line(f.Recent, -last), last*(last+1)*(2*last+1)/3
+	return line(f.Recent, 1-last)-mean > trendByChance/byChance*f.chance(mean)/math.Sqrt(squares)
 }
 
 // line returns what a line by least squares through rates leads to.

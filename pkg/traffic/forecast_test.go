@@ -3,6 +3,7 @@ package traffic
 import (
 	"math"
 	"math/rand/v2"
+	"slices"
 	"testing"
 	"time"
 
@@ -128,7 +129,7 @@ func TestPropertyNoticesJumps(t *testing.T) {
 }
 
 // Requests that come by chance, at a constant mean rate and a few in a minute, are no reason to expect more: no margin is learned from them, and in three
-// hours no minute, and no window within one, has less than half of what is expected.
+// hours no more is expected than a quarter and twice what chance makes of a minute.
 func TestPropertyChanceIsNoTrend(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
@@ -162,6 +163,53 @@ func TestPropertyChanceIsNoTrend(t *testing.T) {
 			t.Fatalf("a margin of %v is learned of chance", f.SteadyMargin)
 		}
 	})
+}
+
+// A slow ramp of a few requests a second is seen ahead all the same: with a load time of ten minutes, the highest forecast of the half hour before is short of
+// the true rate in a sixth of the minutes at most.
+func TestForecastSeesSlowRamps(t *testing.T) {
+	short, minutes := 0, 0
+	for seed := range uint64(20) {
+		r, f := rand.New(rand.NewPCG(seed, 2)), Forecast{}
+		var highest []float64
+		rate := func(m int) float64 { return 1 + .045*float64(max(0, m-30)) }
+		for m := range 90 {
+			n := 0.
+			for at := r.ExpFloat64() / rate(m); at < 60; at += r.ExpFloat64() / rate(m) {
+				n++
+			}
+			must.OK(t, f.Observe(n/60, midnight.Add(time.Duration(m+1)*time.Minute)))
+			if highest = append(highest, f.Highest(10*time.Minute)); m >= 40 {
+				minutes++
+				if slices.Max(highest[m-40:m-9]) < rate(m) {
+					short++
+				}
+			}
+		}
+	}
+	if 6*short > minutes {
+		t.Errorf("in %d of %d minutes too little was forecast", short, minutes)
+	}
+}
+
+// Rates of half a minute vary by chance by more than those of a minute, and so may more of them be none.
+func TestChanceOfAWindow(t *testing.T) {
+	for window, most := range map[time.Duration]float64{30 * time.Second: .3, time.Minute: .2} {
+		r, m := rand.New(rand.NewPCG(6, 3)), &Memory{}
+		f := twoGPUs()
+		for i := range 6 * 60 {
+			n := 0.
+			for at := r.ExpFloat64(); at < window.Seconds(); at += r.ExpFloat64() {
+				n++
+			}
+			_, next, err := Decide(&f, Seen{At: midnight.Add(time.Duration(i) * time.Minute), Window: window, Rate: n / window.Seconds()}, m, Config{})
+			must.OK(t, err)
+			m = next
+		}
+		if got := m.Forecast.SteadyMargin; got > most {
+			t.Errorf("with a window of %v a margin of %v is learned of chance", window, got)
+		}
+	}
 }
 
 // A fleet that begins has no trend: its first minutes are a jump from nothing.
@@ -207,7 +255,7 @@ func TestPropertyCoverage(t *testing.T) {
 		for m := range minutes {
 			x := math.Abs(math.Sin(float64(m)*12.9898+seed)) * 43758.5453
 			rate := level * (1 + swing*math.Sin(float64(m)/1440*2*math.Pi)) * (1 + noise*(x-math.Floor(x)))
-			if m >= 1440 && rate > f.Highest(soon*time.Minute) && rate > f.Expected.Rate+chance(f.Expected.Rate, 60) {
+			if m >= 1440 && rate > f.Highest(soon*time.Minute) && rate > f.Expected.Rate+f.chance(f.Expected.Rate) {
 				misses++
 			}
 			must.OK(t, f.Observe(rate, midnight.Add(time.Duration(m+1)*time.Minute)))

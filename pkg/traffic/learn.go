@@ -158,6 +158,14 @@ func (d *decision) learn() {
 // windowSeconds returns that in seconds, a minute at least: latencies are of no less.
 func (d *decision) windowSeconds() int64 { return int64(max(d.window(), time.Minute).Seconds()) }
 
+// smoothed returns over how many seconds the rates are counted. Windows that are shorter than half a minute are of pods that smooth theirs over a whole one.
+func (d *decision) smoothed() float64 {
+	if w := d.window(); w >= time.Minute/2 {
+		return w.Seconds()
+	}
+	return 60
+}
+
 // window returns of how long a time a measurement is.
 func (d *decision) window() time.Duration { return cmp.Or(d.seen.Window, time.Minute) }
 
@@ -207,7 +215,7 @@ func (m *VariantMemory) learn(measured float64, until int64) {
 // fill follows whether the replicas of a variant have more requests than they can serve, and the queue that this leaves.
 func (m *VariantMemory) fill(v *Variant, within time.Duration, now, window int64) {
 	slowed := v.Replica.Slowed(m.slowdown())
-	top, passed := slowed.top(), float64(min(max(now-m.At, 0), window))
+	top, passed := slowed.Rate, float64(min(max(now-m.At, 0), window))
 	m.At = now
 	if v.Ready == 0 || !(v.Measured.Arrivals >= 0) {
 		return

@@ -60,7 +60,8 @@ func (m *memory) written(variant string) *contest.Number {
 	return m.replicas[variant]
 }
 
-// remember begins the memory of a fleet with the slowdowns that an earlier process wrote into its status, and with the sizes and weights that it left alone.
+// remember begins the memory of a fleet with the slowdowns that an earlier process wrote into its status, and with the sizes and weights that it left alone. It does not
+// believe that replicas are faster than declared where their latencies end below the promise.
 func remember(f *v1alpha1.InferenceFleet) *memory {
 	m := &memory{
 		decided: &traffic.Memory{Variants: map[string]*traffic.VariantMemory{}}, readySince: map[string]time.Time{}, failsUntil: map[string]time.Time{},
@@ -71,7 +72,8 @@ func remember(f *v1alpha1.InferenceFleet) *memory {
 	}
 	for i := range f.Status.Variants {
 		s := &f.Status.Variants[i]
-		if x, err := strconv.ParseFloat(s.Slowdown, 64); err == nil && x >= leastSlowdown && x <= mostSlowdown {
+		x, err := strconv.ParseFloat(s.Slowdown, 64)
+		if untrue := x < 1 && endsBelow(f) && queriesOf(f).VariantLatency == ""; err == nil && x >= leastSlowdown && x <= mostSlowdown && !untrue {
 			m.decided.Variants[s.Name] = traffic.Learn(x)
 		}
 		if s.LeftAloneUntil != nil {

@@ -252,6 +252,14 @@ func TestPromiseBeyondTheHistogram(t *testing.T) {
 			t.Errorf("promise %v: %+v", within, q)
 		}
 	}
+	f.Spec.Metrics = v1alpha1.FleetMetrics{Preset: "kserve"}
+	for slowdown, is := range map[string]bool{"0.5": false, "1.5": true} {
+		f.Spec.Promise.Latency.Duration = time.Minute
+		f.Status.Variants = []v1alpha1.FleetVariantStatus{{Name: "a100", Slowdown: slowdown}}
+		if m := remember(f); (m.decided.Variants["a100"] != nil) != is {
+			t.Errorf("a slowdown of %s from before is remembered: %v", slowdown, !is)
+		}
+	}
 	w := newWorld(t)
 	w.change(func(s *v1alpha1.InferenceFleetSpec) {
 		s.Metrics.Preset, s.Metrics.Queries, s.Promise.Latency.Duration = "kserve", &v1alpha1.FleetQueries{Rate: "rate"}, time.Minute

@@ -197,7 +197,7 @@ func (v *visit) promiseKept() condition {
 		switch {
 		case v.measured.problem != nil:
 			c.message = "the latency is unknown, since it is unknown how many requests arrive: see the condition Measured"
-		case latency == 0 && endsBelow(v.object):
+		case latency == 0 && endsBelow(v.object) && v.object.Spec.Promise.Of != v1alpha1.PromiseOfFirstToken && queriesOf(v.object).Latency == "":
 			c.message = fmt.Sprintf("the latency is unknown: the histogram of the preset kserve ends at %v, and the promise is %v: set latency and variantLatency in metrics.queries to those of a histogram that goes further", kserveEnds, within)
 		case latency > 0:
 			c.message = "the time for each token is unknown: there is no query for it, or its result is no number"
