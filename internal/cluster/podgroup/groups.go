@@ -128,6 +128,14 @@ func missing(r Ref) string {
 	return text
 }
 
+// Lacks describes that the API server does not have the PodGroups of a gang, "" where it has them or the gang needs none.
+func (s Served) Lacks(r Ref) string {
+	if r.Source == Label || r.Source == Native && s.Native != "" || r.Source == XK8s && s.XK8s {
+		return ""
+	}
+	return unserved(r)
+}
+
 // unserved describes that the API server does not have the PodGroups of a gang, and what the user can do.
 func unserved(r Ref) string {
 	if r.Source == XK8s {

@@ -60,7 +60,7 @@ func (v *View) Decide(w *Workload) Answer {
 	}
 	list, err := v.groups(w)
 	if _, is := errors.AsType[*unmet](err); is {
-		return Answer{Retry, cut("No device takes the pods. " + err.Error())}
+		return Answer{Retry, cut("The scheduler would not place the pods now. " + err.Error())}
 	}
 	if err != nil {
 		return Answer{Rejected, cut("The pods can never run. " + err.Error() + ". Make the workload anew")}

@@ -236,6 +236,53 @@ func TestDecideByServedPodGroups(t *testing.T) {
 			t.Errorf("%+v: %+v, want %s", c.served, got, c.want)
 		}
 	}
+	alone := template(10, func(t *v1.PodTemplateSpec) { t.Labels[membership.LabelPodGroup] = "train" })
+	for served, want := range map[podgroup.Served]State{{}: Retry, {Native: "v1"}: Retry, {XK8s: true}: Ready} {
+		v := viewOf(t, racks())
+		v.Served = served
+		got := v.Decide(work("w", set("main", 2, alone)))
+		if says := strings.Contains(got.Message, "the API server serves no PodGroups of"); got.State != want || says != (want == Retry) {
+			t.Errorf("%+v, without the gang's label: %+v, want %s", served, got, want)
+		}
+	}
+}
+
+// A rate or a latency that only a new template makes legal is refused for good, also behind a podset that waits for a curve.
+func TestDecideIllegalWishes(t *testing.T) {
+	bert := func(t *v1.PodTemplateSpec) { t.Labels[v1alpha1.LabelProfile] = "bert" }
+	waits := template(1, annotate(v1alpha1.AnnotationRate, "100"), bert)
+	if got := viewOf(t, racks()).Decide(work("w", set("waits", 1, waits))); got.State != Retry {
+		t.Errorf("a rate without a curve: %+v", got)
+	}
+	for field, illegal := range map[string]v1.PodTemplateSpec{
+		"annotations[" + v1alpha1.AnnotationRate + `]: "fast"`:       template(1, annotate(v1alpha1.AnnotationRate, "fast"), bert),
+		"annotations[" + v1alpha1.AnnotationMaxLatency + `]: "soon"`: template(1, annotate(v1alpha1.AnnotationMaxLatency, "soon"), bert),
+		"labels[" + v1alpha1.LabelProfile + "]":                      template(1, annotate(v1alpha1.AnnotationRate, "100")),
+	} {
+		got := viewOf(t, racks()).Decide(work("w", set("waits", 1, waits), set("main", 1, illegal)))
+		if got.State != Rejected || !strings.Contains(got.Message, "spec.podSets[1].template.metadata."+field) {
+			t.Errorf("%s: %+v", field, got)
+		}
+	}
+}
+
+// Memory that was learned refuses no pod, as in the scheduler: a framework that takes all the memory that it may held more where it had more.
+func TestDecideByDeclaredMemory(t *testing.T) {
+	for name, want := range map[string]State{"declared": Retry, "learned": Ready} {
+		profile := v1alpha1.WorkloadProfile{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "bert"}}
+		memory := new(resource.MustParse("70Gi"))
+		if name == "declared" {
+			profile.Spec.Uses = []v1alpha1.DeclaredUse{{Model: testkit.A100.Name, Memory: memory}}
+		} else {
+			profile.Status.Learned = []v1alpha1.LearnedUse{{Model: testkit.A100.Name, Memory: memory, SoloObservations: 100}}
+		}
+		v := viewOf(t, racks())
+		v.Profiles.Set([]v1alpha1.WorkloadProfile{profile})
+		pods := template(10, func(t *v1.PodTemplateSpec) { t.Labels[v1alpha1.LabelProfile] = "bert" })
+		if got := v.Decide(work("w", set("main", 1, pods))); got.State != want {
+			t.Errorf("%s: %+v, want %s", name, got, want)
+		}
+	}
 }
 
 // Workloads of one pass do not get the same devices.

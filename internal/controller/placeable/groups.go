@@ -52,6 +52,7 @@ type group struct {
 // wrong.
 func (v *View) groups(w *Workload) ([]*group, error) {
 	var list []*group
+	var waits error // an error of a later podset, which only a new template cures, comes before it
 	pods := 0
 	for i := range w.Spec.PodSets {
 		set := &w.Spec.PodSets[i]
@@ -62,11 +63,14 @@ func (v *View) groups(w *Workload) ([]*group, error) {
 		}
 		pod := templateOf(w, set, assigned, v.Flavors, &v.Classes)
 		request, err := kube.WholeRequest(pod, v.Now)
+		if err == nil {
+			err = illegal(pod, &request)
+		}
 		if err != nil {
 			return nil, inTemplate(path, err)
 		}
-		if err := v.complete(pod, &request); err != nil {
-			return nil, &unmet{inTemplate(path, err)}
+		if err := v.complete(pod, &request); err != nil && waits == nil {
+			waits = &unmet{inTemplate(path, err)}
 		}
 		g, err := v.join(&list, w, set, pod)
 		if err != nil {
@@ -78,6 +82,9 @@ func (v *View) groups(w *Workload) ([]*group, error) {
 		if !g.own {
 			g.MinCount = len(g.Members)
 		}
+	}
+	if waits != nil {
+		return nil, waits
 	}
 	list = slices.DeleteFunc(list, func(g *group) bool {
 		return !slices.ContainsFunc(g.Members, func(m gang.Member) bool { return len(m.Request.Containers) > 0 })
@@ -147,13 +154,28 @@ func templateOf(w *Workload, set *PodSet, assigned map[v1.ResourceName]string, f
 	return pod
 }
 
-// unmet is why no device of the cluster meets what a pod wants by the curves and the profile of its workload, which may change.
+// unmet is why the cluster does not meet what a pod wants, by the curves and the profile of its workload or by the PodGroups that are served: all of
+// these may change.
 type unmet struct{ error }
+
+// illegal returns what is wrong with the rate or the latency that a pod wants, whatever its curves say.
+func illegal(pod *v1.Pod, r *vgpu.Request) error {
+	if _, _, err := workloads.WantedLatency(pod, r); err != nil {
+		return err
+	}
+	_, _, err := workloads.WantedRate(pod, r)
+	return err
+}
 
 // complete sizes a request by the curves of its workload, as the scheduler does.
 func (v *View) complete(pod *v1.Pod, r *vgpu.Request) error {
 	if len(r.Containers) == 0 {
 		return nil
+	}
+	if ref, member := v.Served.Of(pod); member {
+		if text := v.Served.Lacks(ref); text != "" {
+			return errors.New(text)
+		}
 	}
 	if v.offers == nil {
 		v.offers = vgpu.Offers(v.Cluster.Nodes)

@@ -33,7 +33,7 @@ func (p *Profiles) Read(ctx context.Context, from client.Reader) error {
 	return nil
 }
 
-// Set sets all WorkloadProfiles that there are.
+// Set sets all WorkloadProfiles that there are, without what was learned: the scheduler goes by declarations alone too.
 func (p *Profiles) Set(all []v1alpha1.WorkloadProfile) {
 	byName := make(map[string]readProfile, len(all))
 	for i := range all {
@@ -45,7 +45,7 @@ func (p *Profiles) Set(all []v1alpha1.WorkloadProfile) {
 		if before, known := p.byName[key]; known && before.version == o.ResourceVersion {
 			byName[key] = before
 		} else {
-			byName[key] = readProfile{o.ResourceVersion, workloads.ReadProfile(o)}
+			byName[key] = readProfile{o.ResourceVersion, workloads.ReadProfile(o).With(nil)}
 		}
 	}
 	p.byName = byName
