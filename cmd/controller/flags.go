@@ -112,8 +112,11 @@ func command() *cobra.Command {
 	return c
 }
 
-// readArguments reads the arguments of the scheduler's plugins that features go by.
+// readArguments reads the arguments of the scheduler's plugins that features go by. Without such a feature it reads no file, so that none is needed.
 func (s *settings) readArguments() error {
+	if !slices.Contains(s.features, featureElastic) && !slices.Contains(s.features, featurePlaceable) {
+		return nil
+	}
 	a, err := arguments.Defaults()
 	if s.schedulerConfig != "" {
 		var raw []byte

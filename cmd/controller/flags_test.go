@@ -133,7 +133,7 @@ func TestSchedulerConfig(t *testing.T) {
 		"arguments":     {write(enabled + "  pluginConfig: [{name: GPUPreempt, args: {mode: Disabled}}, {name: GPUGang, args: {preferredTopology: []}}]\n"), config.PreemptionDisabled, []string{}},
 		"other plugins": {write(alone), "", nil},
 	} {
-		s := &settings{schedulerConfig: c.file}
+		s := &settings{features: features, schedulerConfig: c.file}
 		must.OK(t, s.readArguments())
 		mode := ""
 		if p := s.placeable.Preemption; p != nil {
@@ -142,6 +142,14 @@ func TestSchedulerConfig(t *testing.T) {
 		if mode != c.mode || !slices.Equal(s.elasticity.Preferred, c.preferred) {
 			t.Errorf("%s: mode %q, preferred %q", name, mode, s.elasticity.Preferred)
 		}
+	}
+	without := &settings{features: []string{featureInference, featureNotebooks}, schedulerConfig: "/nowhere/config.yaml"}
+	must.OK(t, without.readArguments()) // these go by no arguments
+	curves := &settings{features: features, schedulerConfig: write(enabled + "  pluginConfig: [{name: GPUShare, args: {" +
+		"modelCosts: [{model: A100, cost: 1}], throughputs: [{profile: bert, model: A100, share: 100, rate: 200}]}}]\n")}
+	must.OK(t, curves.readArguments())
+	if r := curves.placeable.Curves.Rates; !r.Has("bert", "A100") {
+		t.Errorf("the curves of the arguments: %+v", r)
 	}
 	for want, file := range map[string]string{
 		"no such file":            "/nowhere/config.yaml",
