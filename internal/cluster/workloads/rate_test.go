@@ -2,6 +2,8 @@ package workloads
 
 import (
 	"errors"
+	"slices"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -151,4 +153,24 @@ func FuzzWantedRate(f *testing.F) {
 			t.Fatalf("%q is %v, which reads as %v, %v", raw, w.Rate, again.Rate, err)
 		}
 	})
+}
+
+// A pod whose quota does not count what its rate or latency takes keeps the models that it allows, for those that look at it although it waits.
+func TestChargeErrorLeavesModels(t *testing.T) {
+	own := ReadProfile(profileOf(v1alpha1.WorkloadProfileSpec{Throughputs: []v1alpha1.ProfileThroughput{latencyPoint("A100", 50, "80ms"), latencyPoint("A100", 100, "40ms")}}))
+	p := rated("", "1")
+	p.Annotations = map[string]string{v1alpha1.AnnotationModels: "A100", v1alpha1.AnnotationMaxLatency: "40ms"}
+	r, err := kube.Request(p)
+	if err != nil {
+		t.Fatal(err)
+	}
+	before := slices.Clone(r.Variants)
+	offers := []vgpu.Offer{{Device: vgpu.Device{Model: "A100", Slots: 10, Memory: 40 << 30}, Most: 1}}
+	err = new(Curves).Complete(p, &r, own, offers)
+	if err == nil || !strings.Contains(err.Error(), LabelOwnCurves) {
+		t.Fatalf("the error is %v", err)
+	}
+	if len(before) == 0 || !slices.Equal(r.Variants, before) {
+		t.Errorf("the variants are %+v, want %+v", r.Variants, before)
+	}
 }

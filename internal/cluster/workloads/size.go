@@ -95,16 +95,16 @@ func (c *Curves) size(pod *v1.Pod, r *vgpu.Request, w *Workload, offers []vgpu.O
 	if unreachable != nil {
 		return true, withUnusable(RateError(pod, unreachable), w, offers)
 	}
-	r.Variants, err = c.charged(pod, v1alpha1.AnnotationRate, wanted, variants, offers)
-	return true, err
+	return true, c.charge(pod, r, v1alpha1.AnnotationRate, wanted, variants, offers)
 }
 
-// charged returns the variants of which no slot is beyond those that the pod asks for, and that its quota counts. Curves of the arguments are the
-// administrator's, so that their variants all count; so do those of namespaces whose own curves are allowed. The error says that
-// no variant is left.
-func (c *Curves) charged(pod *v1.Pod, key string, wanted placement.Wanted, variants []vgpu.Variant, offers []vgpu.Offer) ([]vgpu.Variant, error) {
+// charge gives a request the variants of which no slot is beyond those that the pod asks for, and that its quota counts. Curves of the arguments are
+// the administrator's, so that their variants all count; so do those of namespaces whose own curves are allowed. The error says that no variant
+// is left, and the request keeps those that it has.
+func (c *Curves) charge(pod *v1.Pod, r *vgpu.Request, key string, wanted placement.Wanted, variants []vgpu.Variant, offers []vgpu.Offer) error {
 	if c.Own != nil && c.Own(pod.Namespace) {
-		return variants, nil
+		r.Variants = variants
+		return nil
 	}
 	fewest := vgpu.Slots(0)
 	left := slices.DeleteFunc(variants, func(v vgpu.Variant) bool {
@@ -122,10 +122,11 @@ func (c *Curves) charged(pod *v1.Pod, key string, wanted placement.Wanted, varia
 		}
 		return needed > wanted.Least
 	})
-	if len(left) > 0 {
-		return left, nil
+	if len(left) == 0 {
+		return ChargeError(pod, key, wanted.Least, fewest)
 	}
-	return nil, ChargeError(pod, key, wanted.Least, fewest)
+	r.Variants = left
+	return nil
 }
 
 func (c *Curves) sizeByLatency(pod *v1.Pod, r *vgpu.Request, w *Workload, wanted placement.Wanted, offers []vgpu.Offer) error {
@@ -140,9 +141,7 @@ func (c *Curves) sizeByLatency(pod *v1.Pod, r *vgpu.Request, w *Workload, wanted
 	if unreachable != nil {
 		return withUnusable(LatencyError(pod, unreachable), w, offers)
 	}
-	var err error
-	r.Variants, err = c.charged(pod, v1alpha1.AnnotationMaxLatency, wanted, variants, offers)
-	return err
+	return c.charge(pod, r, v1alpha1.AnnotationMaxLatency, wanted, variants, offers)
 }
 
 // withUnusable adds to an error which curves of the profile do not count, and why: a corrected one may be all that the pod needs.
