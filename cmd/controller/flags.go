@@ -18,6 +18,7 @@ import (
 	"github.com/tandem-gpu/tandem/internal/controller/placeable"
 	"github.com/tandem-gpu/tandem/internal/controller/snapshot"
 	"github.com/tandem-gpu/tandem/internal/version"
+	"github.com/tandem-gpu/tandem/pkg/api/config"
 	"github.com/tandem-gpu/tandem/pkg/api/v1alpha1"
 	"github.com/tandem-gpu/tandem/pkg/elastic"
 )
@@ -130,7 +131,9 @@ func (s *settings) readArguments() error {
 	if s.placeable.Curves, err = workloads.GivenCurves(a.Share); err != nil {
 		return fmt.Errorf("throughputs of GPUShare: %w", err)
 	}
-	s.placeable.Preemption = a.Preempt
+	if s.placeable.Preemption = a.Preempt; a.Preempt == nil && a.Stock { // it guards no pod
+		s.placeable.Preemption = &config.GPUPreemptArgs{Mode: config.PreemptionEnabled}
+	}
 	if a.Gang != nil {
 		s.elasticity.Preferred = a.Gang.PreferredTopology
 	}

@@ -131,7 +131,14 @@ func TestSchedulerConfig(t *testing.T) {
 		"no arguments":  {write(enabled), config.PreemptionEnabled, configv1.DefaultPreferredTopology()},
 		"the deployed":  {"../../deploy/scheduler/config.yaml", config.PreemptionEnabled, configv1.DefaultPreferredTopology()},
 		"arguments":     {write(enabled + "  pluginConfig: [{name: GPUPreempt, args: {mode: Disabled}}, {name: GPUGang, args: {preferredTopology: []}}]\n"), config.PreemptionDisabled, []string{}},
-		"other plugins": {write(alone), "", nil},
+		"stock":         {write(alone), config.PreemptionEnabled, nil},
+		"no preemption": {write(strings.Replace(alone, "}]}}", "}], disabled: [{name: DefaultPreemption}]}}", 1)), "", nil},
+		"left over": {write(strings.Replace(alone, "}]}}", "}], disabled: [{name: DefaultPreemption}]}}", 1) +
+			"  pluginConfig: [{name: GPUPreempt, args: {mode: Enabled}}, {name: GPUGang, args: {}}]\n"), "", nil},
+		"not at postFilter": {write(strings.Replace(enabled, "}]}}", "}], disabled: [{name: DefaultPreemption}]}, postFilter: {disabled: [{name: GPUPreempt}]}}", 1)),
+			"", configv1.DefaultPreferredTopology()},
+		"shared arguments": {write("profiles:\n- schedulerName: cpus\n  pluginConfig: &shared [{name: GPUShare, args: {}}, {name: GPUPreempt, args: {mode: Disabled}}]\n" +
+			"- schedulerName: gpus\n  pluginConfig: *shared\n  plugins: {multiPoint: {enabled: [{name: GPUShare}, {name: GPUPreempt}]}}\n"), config.PreemptionDisabled, nil},
 	} {
 		s := &settings{features: features, schedulerConfig: c.file}
 		must.OK(t, s.readArguments())

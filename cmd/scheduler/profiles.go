@@ -2,7 +2,6 @@ package main
 
 import (
 	"fmt"
-	"slices"
 
 	"github.com/spf13/cobra"
 	"k8s.io/klog/v2"
@@ -10,6 +9,7 @@ import (
 	schedulerconfig "k8s.io/kubernetes/pkg/scheduler/apis/config"
 	"k8s.io/kubernetes/pkg/scheduler/framework/plugins/names"
 
+	"github.com/tandem-gpu/tandem/internal/cluster/arguments"
 	"github.com/tandem-gpu/tandem/pkg/plugins/gpupreempt"
 	"github.com/tandem-gpu/tandem/pkg/plugins/gpushare"
 )
@@ -47,21 +47,11 @@ func doublePreemption(plugins *schedulerconfig.Plugins) string {
 		name string
 		set  *schedulerconfig.PluginSet
 	}{{"postFilter", &plugins.PostFilter}, {"podGroupPostFilter", &plugins.PodGroupPostFilter}} {
-		if runs(plugins, point.set, gpupreempt.Name) && runs(plugins, point.set, names.DefaultPreemption) {
+		if arguments.Runs(plugins, point.set, gpupreempt.Name) && arguments.Runs(plugins, point.set, names.DefaultPreemption) {
 			return point.name
 		}
 	}
 	return ""
-}
-
-// runs reports whether a plugin that has an extension point runs at it.
-func runs(plugins *schedulerconfig.Plugins, point *schedulerconfig.PluginSet, name string) bool {
-	is := func(p schedulerconfig.Plugin) bool { return p.Name == name }
-	if slices.ContainsFunc(point.Enabled, is) {
-		return true
-	}
-	disabled := slices.ContainsFunc(point.Disabled, func(p schedulerconfig.Plugin) bool { return p.Name == name || p.Name == "*" })
-	return !disabled && slices.ContainsFunc(plugins.MultiPoint.Enabled, is)
 }
 
 // pointsApart is by how many of 100 points the scores of two nodes differ at least that GPUShare ranks: the least that its weight
@@ -71,7 +61,7 @@ const pointsApart = 1
 // outvoted returns what is wrong with the weight of GPUShare among the plugins that score, "" for nothing: the others may add up to
 // 100 points each, times their weights.
 func outvoted(plugins *schedulerconfig.Plugins) string {
-	if plugins == nil || !runs(plugins, &plugins.Score, gpushare.Name) {
+	if plugins == nil || !arguments.Runs(plugins, &plugins.Score, gpushare.Name) {
 		return ""
 	}
 	own, others := int64(1), int64(0)
@@ -94,7 +84,7 @@ func outvoted(plugins *schedulerconfig.Plugins) string {
 func scoring(plugins *schedulerconfig.Plugins) map[string]int64 {
 	weights := map[string]int64{}
 	for _, p := range plugins.MultiPoint.Enabled {
-		if (p.Weight > 0 || p.Name == gpushare.Name) && runs(plugins, &plugins.Score, p.Name) {
+		if (p.Weight > 0 || p.Name == gpushare.Name) && arguments.Runs(plugins, &plugins.Score, p.Name) {
 			weights[p.Name] = max(1, int64(p.Weight))
 		}
 	}

@@ -5,12 +5,14 @@ package arguments
 import (
 	"errors"
 	"fmt"
+	"slices"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	schedulerconfig "k8s.io/kubernetes/pkg/scheduler/apis/config"
 	inTree "k8s.io/kubernetes/pkg/scheduler/apis/config/scheme"
+	"k8s.io/kubernetes/pkg/scheduler/framework/plugins/names"
 	"sigs.k8s.io/yaml"
 
 	"github.com/tandem-gpu/tandem/pkg/api/config"
@@ -38,6 +40,8 @@ type Arguments struct {
 	Share   *config.GPUShareArgs
 	Gang    *config.GPUGangArgs
 	Preempt *config.GPUPreemptArgs
+	// Stock says that the profile evicts pods by the preemption of Kubernetes, which knows none of these arguments.
+	Stock bool
 	// Configuration is what they were read from, and Profile the one of its profiles that enables GPUShare.
 	Configuration *schedulerconfig.KubeSchedulerConfiguration
 	Profile       *schedulerconfig.KubeSchedulerProfile
@@ -57,8 +61,9 @@ func Read(raw []byte) (*Arguments, error) {
 		return nil, err
 	}
 	a := &Arguments{
-		Share: argsOf[config.GPUShareArgs](p, GPUShare), Gang: argsOf[config.GPUGangArgs](p, GPUGang),
-		Preempt: argsOf[config.GPUPreemptArgs](p, GPUPreempt), Configuration: c, Profile: p,
+		Share: argsOf[config.GPUShareArgs](p, GPUShare, &p.Plugins.Filter), Gang: argsOf[config.GPUGangArgs](p, GPUGang, &p.Plugins.Permit),
+		Preempt: argsOf[config.GPUPreemptArgs](p, GPUPreempt, &p.Plugins.PostFilter), Configuration: c, Profile: p,
+		Stock: Runs(p.Plugins, &p.Plugins.PostFilter, names.DefaultPreemption),
 	}
 	at := func(plugin string) *field.Path {
 		return field.NewPath("profiles").Key(p.SchedulerName).Child("pluginConfig").Key(plugin).Child("args")
@@ -93,17 +98,18 @@ func decode(raw []byte) (*schedulerconfig.KubeSchedulerConfiguration, error) {
 	return c, nil
 }
 
-// profileOf returns the one profile that has arguments of GPUShare: the decoder gives them to each profile that enables it.
+// profileOf returns the one profile that enables GPUShare.
 func profileOf(c *schedulerconfig.KubeSchedulerConfiguration) (*schedulerconfig.KubeSchedulerProfile, error) {
 	var found *schedulerconfig.KubeSchedulerProfile
 	for i := range c.Profiles {
-		if argsOf[config.GPUShareArgs](&c.Profiles[i], GPUShare) == nil {
+		p := &c.Profiles[i]
+		if p.Plugins == nil || argsOf[config.GPUShareArgs](p, GPUShare, &p.Plugins.Filter) == nil {
 			continue
 		}
 		if found != nil {
 			return nil, errors.New("profiles: several enable GPUShare, legal is one")
 		}
-		found = &c.Profiles[i]
+		found = p
 	}
 	if found == nil {
 		return nil, errors.New("profiles: none enables GPUShare, legal is one that does")
@@ -111,8 +117,22 @@ func profileOf(c *schedulerconfig.KubeSchedulerConfiguration) (*schedulerconfig.
 	return found, nil
 }
 
-// argsOf returns the arguments of a plugin, nil where the profile does not enable it.
-func argsOf[T any](p *schedulerconfig.KubeSchedulerProfile, plugin string) *T {
+// Runs reports whether a plugin that has an extension point runs at it.
+func Runs(plugins *schedulerconfig.Plugins, point *schedulerconfig.PluginSet, name string) bool {
+	is := func(p schedulerconfig.Plugin) bool { return p.Name == name }
+	if slices.ContainsFunc(point.Enabled, is) {
+		return true
+	}
+	disabled := slices.ContainsFunc(point.Disabled, func(p schedulerconfig.Plugin) bool { return p.Name == name || p.Name == "*" })
+	return !disabled && slices.ContainsFunc(plugins.MultiPoint.Enabled, is)
+}
+
+// argsOf returns the arguments of a plugin, nil where it does not run at the extension point that it is for: arguments may be left from before, or be
+// shared by several profiles.
+func argsOf[T any](p *schedulerconfig.KubeSchedulerProfile, plugin string, point *schedulerconfig.PluginSet) *T {
+	if !Runs(p.Plugins, point, plugin) {
+		return nil
+	}
 	for i := range p.PluginConfig {
 		if args, ok := p.PluginConfig[i].Args.(any).(*T); ok && p.PluginConfig[i].Name == plugin {
 			return args

@@ -39,7 +39,8 @@ type Options struct {
 	Curves workloads.Curves
 	// Served says which PodGroups the scheduler reads.
 	Served podgroup.Served
-	// Preemption are the arguments of the scheduler's GPUPreempt; nil where it has no such plugin, and the check counts on no eviction.
+	// Preemption are the arguments of the scheduler's GPUPreempt, or those without guards where the preemption of Kubernetes runs in its place; nil
+	// where neither runs, and the check counts on no eviction.
 	Preemption *config.GPUPreemptArgs
 	// Now is the clock; nil is the real one.
 	Now func() time.Time

@@ -141,7 +141,7 @@ func TestDecideByArgumentsOfPreemption(t *testing.T) {
 		want   State
 	}{
 		"defaults":         {preemption(t), nil, Ready},
-		"no GPUPreempt":    {nil, nil, Pending},
+		"no preemption":    {nil, nil, Pending},
 		"mode Disabled":    {preemption(t, func(a *config.GPUPreemptArgs) { a.Mode = config.PreemptionDisabled }), nil, Pending},
 		"mode DryRun":      {preemption(t, func(a *config.GPUPreemptArgs) { a.Mode = config.PreemptionDryRun }), nil, Pending},
 		"kube-system":      {preemption(t), func(p *v1.Pod) { p.Namespace = metav1.NamespaceSystem }, Pending},
