@@ -210,7 +210,7 @@ func TestWorldsSettle(t *testing.T) {
 }
 
 // TestPresetsRest: the presets of InferenceFleets do not measure an exact p99. Prometheus reads it out of the buckets of a histogram, and Triton has each replica say that of its own
-// few requests, of which the longest counts. At a constant load sizes are never too small all the same, and never more than twice the right one. Where the promise is in a wide bucket, or
+// few requests, of which the longest counts. At a constant load sizes are never too small all the same, and never more than twice the right one. If the promise is in a wide bucket, or
 // replicas say their own, up to eight replicas are held where five are right, and one of them comes and goes a few times in the nine hours.
 func TestPresetsRest(t *testing.T) {
 	t.Parallel()
