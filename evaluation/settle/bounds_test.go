@@ -11,12 +11,12 @@ import (
 )
 
 // TestSizesAreBounded: no replica, promise or load time that a fleet may declare leads to more than twice the right size, or three replicas more, at a constant load for more than two
-// load times.
+// load times. Requests of seconds are left out: so few of them come that the margin of the forecast, which is learned, may be as large (decision 0048).
 func TestSizesAreBounded(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		parallel := rapid.IntRange(1, 8).Draw(t, "parallel")
-		each := rapid.SampledFrom([]time.Duration{20 * time.Millisecond, 200 * time.Millisecond, 2 * time.Second}).Draw(t, "time")
+		each := rapid.SampledFrom([]time.Duration{20 * time.Millisecond, 200 * time.Millisecond}).Draw(t, "time")
 		w := World{
 			Noise: float64(rapid.IntRange(0, 20).Draw(t, "noise")) / 100, Seed: uint64(rapid.IntRange(0, 1000).Draw(t, "seed")),
 			Load: time.Duration(rapid.IntRange(0, 600).Draw(t, "load time")) * time.Second,

@@ -122,14 +122,13 @@ func (f *Forecast) Notice(rate float64, at time.Time, window time.Duration) {
 // judge takes in how right the last forecast was.
 //
 // A jump is one miss, however many minutes it takes: those after the first one in recentMinutes teach nothing. The first minutes of all teach nothing
-// either: there was no forecast yet. A minute that chance explains is no miss: the promise is for requests that come by chance.
+// either: there was no forecast yet. Chance makes misses too: a rule that left them out broke the promise of fleets with quiet nights in the morning.
 func (f *Forecast) judge(rate float64) {
 	margin := &f.SteadyMargin
 	if f.Expected.Rises {
 		margin = &f.RiseMargin
 	}
-	expected := f.Expected.Rate
-	if f.SinceMiss++; rate > expected*(1+*margin) && rate > expected+f.chance(expected) {
+	if f.SinceMiss++; rate > f.Expected.Rate*(1+*margin) {
 		if f.SinceMiss >= recentMinutes && len(f.Recent) >= recentMinutes/2 {
 			*margin = min(mostMargin, *margin+marginRises)
 			f.SinceMiss = 0
@@ -183,7 +182,7 @@ func (f *Forecast) chance(rate float64) float64 { return chance(rate, cmp.Or(f.W
 // It leads to no more than twice of what arrived.
 func (f *Forecast) trend(minutes float64) float64 {
 	n := len(f.Recent)
-	if n < recentMinutes || !f.rises() {
+	if n < recentMinutes/2 || !f.rises() {
 		return f.now()
 	}
 	return min(line(f.Recent, minutes), line(f.Recent[n-recentMinutes/2:], minutes), line(f.Recent[n-3:], minutes), mostTrend*slices.Max(f.Recent))
