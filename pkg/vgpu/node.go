@@ -126,8 +126,8 @@ func (n *Node) Used(i int) Use { return n.used[i] }
 // Taken returns the slots that assignments take, and the slots of all devices.
 func (n *Node) Taken() (taken, of Slots) { return n.taken, n.slots }
 
-// RoomBeside reports whether the slots that a pod may take suffice for it where pods hold stray ones: nobody knows on which devices, so the
-// kubelet has so many fewer to give on the node as a whole.
+// RoomBeside reports whether a node has enough slots for a request while other pods hold stray slots. It is not known on which devices the stray slots
+// are, so they are subtracted from the slots of the whole node.
 func (n *Node) RoomBeside(stray Slots, r *Request) bool {
 	if stray == 0 {
 		return true

@@ -174,7 +174,7 @@ func (w *world) beside(t *team, rooms []*room) []*room {
 	return rooms
 }
 
-// leave takes away what is not in one of the domains of a level.
+// leave sets the free slots of the devices to 0 that are outside of the given domains of a level.
 func (r *room) leave(level string, domains map[string]bool) {
 	for i := range r.slots {
 		domain := r.host.name

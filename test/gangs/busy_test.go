@@ -12,8 +12,8 @@ import (
 const (
 	// calm is how long the busy world is watched at least.
 	calm = 30 * time.Second
-	// soon is how long a gang or a pod may wait beside room that is kept for nobody: the scheduler pauses for a minute at most after
-	// failures, then bounds the members on a node for half a minute, and may have to do both.
+	// soon is how long a gang or a pod may wait beside free room. After failures the scheduler pauses for up to a minute, and then it bounds the members
+	// on a node for half a minute. It may have to do both.
 	soon = 3 * time.Minute
 	// oneTurn is how long room may be kept for a gang in whose way pods run, with the steps of the plugins before and after it.
 	oneTurn = drainTimeout + time.Minute

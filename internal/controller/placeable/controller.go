@@ -64,7 +64,7 @@ type Controller struct {
 	workloads, checks, flavors cache.GenericLister
 	reader                     snapshot.Reader
 	profiles                   profiles.Profiles
-	// guards are those of the scheduler's preemption, nil where it evicts nobody.
+	// guards say which pods the scheduler's preemption spares. They are nil if the scheduler evicts no pods.
 	guards *victims.Guards
 	// next is the place of the first Workload that the next pass looks at, where more wait than one pass looks at.
 	next int

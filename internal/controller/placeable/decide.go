@@ -35,7 +35,7 @@ type View struct {
 	offers []vgpu.Offer
 	// Served says which PodGroups the scheduler reads.
 	Served podgroup.Served
-	// Guards are those of the scheduler's preemption, nil where it evicts nobody. Now is the time of the pass.
+	// Guards say which pods the scheduler's preemption spares. They are nil if the scheduler evicts no pods. Now is the time of the pass.
 	Guards *victims.Guards
 	Now    time.Time
 }
