@@ -122,7 +122,7 @@ func (f *Forecast) Notice(rate float64, at time.Time, window time.Duration) {
 // judge takes in how right the last forecast was.
 //
 // A jump is one miss, however many minutes it takes: those after the first one in recentMinutes teach nothing. The first minutes of all teach nothing
-// either: there was no forecast yet. Chance makes misses too: a rule that left them out broke the promise of fleets with quiet nights in the morning.
+// either: there was no forecast yet. Chance makes misses too: a rule that left them out kept too few replicas for the promise.
 func (f *Forecast) judge(rate float64) {
 	margin := &f.SteadyMargin
 	if f.Expected.Rises {
